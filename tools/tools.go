@@ -57,8 +57,9 @@ type Spec struct {
 	// KeyRetention after the first request. Unknown counts as no.
 	HonoursKey   bool
 	KeyRetention time.Duration
-	// Lookup is how the outcome of a dispatch can be asked for.
-	Lookup Lookup
+	// Consistency says whether and how reliably the outcome of a dispatch can be
+	// looked up.
+	Consistency Consistency
 	// UndoTool is the name of the tool that reverses this one, or empty.
 	UndoTool string
 	// NeedsRun: the tool depends on earlier steps; calls without a run are
@@ -92,14 +93,14 @@ const (
 	KeyFromRun    KeySource = "run"      // UUIDv5 of tenant, agent, run, step, call
 )
 
-// Lookup says whether and how reliably the upstream can be asked for an
+// Consistency says whether and how reliably the upstream can be asked for an
 // outcome.
-type Lookup string
+type Consistency string
 
 const (
-	LookupNone     Lookup = "none"
-	LookupEventual Lookup = "eventual"
-	LookupStrong   Lookup = "strong"
+	NoLookup Consistency = "none"
+	Eventual Consistency = "eventual"
+	Strong   Consistency = "strong"
 )
 
 // ApprovalRule is one compiled rule of a manifest.
