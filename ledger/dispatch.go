@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"countersign/fault"
+	"countersign/tools"
+)
+
+// MarkRequest is what was evaluated before a dispatch mark.
+type MarkRequest struct {
+	// Epoch of the guard row that was checked.
+	Epoch int64
+	// GuardsReadAt is when the guards began to read; zero when there are none.
+	GuardsReadAt time.Time
+	Timeout      time.Duration
+}
+
+// Mark makes the dispatch mark on a pending operation as the caller evaluated
+// it. Only when it returns without error may anything be sent. ErrMoved asks
+// the caller to evaluate again; *Lost means somebody else was first.
+func (l *Ledger) Mark(ctx context.Context, op Operation, r MarkRequest) (Operation, error) {
+	if op.Withdrawn {
+		return op, withOperation(fault.New(fault.InvalidState, "A yes was taken back; people must be asked again."), op)
+	}
+	now := l.Now()
+	next := op
+	next.State = Running
+	l.mark(&next, now, r.Timeout)
+	t := Transition{
+		Operation: next, Epoch: &r.Epoch,
+		Event: Event{Verb: VerbDispatch, Actor: Gateway("executor"), Digest: op.PlanDigest},
+	}
+	if !r.GuardsReadAt.IsZero() {
+		t.NotAfter = r.GuardsReadAt.Add(l.cfg.GuardMaxAge)
+	}
+	return l.step(ctx, op, t)
+}
+
+// Adopt ends a pending operation whose effect was found already there; nothing
+// was sent.
+func (l *Ledger) Adopt(ctx context.Context, op Operation, d tools.Done) (Operation, error) {
+	next := op
+	ev := l.adopt(&next, d)
+	return l.step(ctx, op, Transition{
+		Operation: next, Evidence: ev,
+		Event: Event{Verb: VerbAdopt, Actor: Gateway("guard"), Evidence: ev.ID},
+	})
+}
+
+// MaxUnsent is how many attempts in a row may be proven unsent before the
+// operation fails.
+const MaxUnsent = 5
+
+// Conclude writes what a dispatch saw. op is the operation as marked; its fence
+// must still be the current one. A late worker's outcome is kept as evidence
+// and weighed like any other (I11). The evidence is in the same write as the
+// move.
+func (l *Ledger) Conclude(ctx context.Context, op Operation, o tools.Outcome) (Operation, error) {
+	attempt := op.Attempts[len(op.Attempts)-1].N
+	ev := Evidence{
+		ID: l.cfg.NewID("evd_"), Operation: op.ID, Attempt: attempt, Kind: "response", Verdict: o.Verdict,
+		EffectID: o.EffectID, Result: o.Result, Because: o.Because, By: Gateway("executor"), Seen: o.Seen, At: l.Now(),
+	}
+	late := false
+	next, err := l.move(ctx, op.Tenant, op.ID, func(cur Operation) (Transition, error) {
+		if cur.State != Running || cur.Fence != op.Fence {
+			late = true
+			return Transition{}, ErrMoved
+		}
+		return l.conclusion(ctx, cur, ev)
+	})
+	if late {
+		return l.AddEvidence(ctx, op.Tenant, ev)
+	}
+	return next, err
+}
+
+// conclusion works out where the evidence of the current attempt leads.
+func (l *Ledger) conclusion(ctx context.Context, cur Operation, ev Evidence) (Transition, error) {
+	folded, err := l.fold(ctx, cur, &ev)
+	if err != nil {
+		return Transition{}, err
+	}
+	next := folded
+	next.LeaseUntil = noTime
+	event := Event{Verb: VerbFinish, Actor: ev.By, Evidence: ev.ID}
+	unsent := ev.Verdict == tools.NotSent
+	switch {
+	case unsent && len(next.Attempts) < MaxUnsent:
+		event.Verb = VerbRelease
+		next.State = Unknown
+		if !next.Touched() {
+			next.State = Pending
+			next.NotBefore = l.Now().Add(unsentBackoff(len(next.Attempts)))
+		}
+	default:
+		next.State = Judge(next.Attempts)
+	}
+	next.Reason = reasonOf(next.State, ev)
+	event.Reason = next.Reason
+	return Transition{Operation: next, Event: event, Evidence: &ev}, nil
+}
+
+// unsentBackoff is 1 s, 2 s, 4 s, … before the next try of what was never sent.
+func unsentBackoff(attempts int) time.Duration { return time.Second << min(attempts-1, 5) }
+
+// reasonOf puts an end or a doubt in words.
+func reasonOf(s State, ev Evidence) *Reason {
+	switch {
+	case s == Succeeded:
+		return nil
+	case s == Failed && ev.Kind == "statement":
+		return &Reason{Code: "stated_no_effect", Text: ev.Because}
+	case s == Failed && ev.Verdict == tools.NotSent, s == Pending:
+		return &Reason{Code: "not_sent", Text: "The upstream could not be reached; nothing was sent."}
+	case s == Failed:
+		return &Reason{Code: "refused_upstream", Text: ev.Because}
+	default:
+		return &Reason{Code: "no_proof", Text: ev.Because}
+	}
+}
+
+// LoseLease marks a running operation whose lease is over as unknown: its
+// worker is gone or stuck, and what it sent may have arrived.
+func (l *Ledger) LoseLease(ctx context.Context, tenant, id string) (Operation, error) {
+	return l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
+		if op.State == Running && l.Now().Before(op.LeaseUntil) {
+			return Transition{}, ErrMoved
+		}
+		next := op
+		next.State = Unknown
+		next.LeaseUntil = noTime
+		next.Reason = &Reason{Code: "lease_lost", Text: "The worker that sent it gave no answer in time; it may have happened."}
+		return Transition{Operation: next, Event: Event{Verb: VerbLoseLease, Actor: Gateway("lease"), Reason: next.Reason}}, nil
+	})
+}

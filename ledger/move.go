@@ -1,0 +1,153 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"countersign/fault"
+)
+
+// maxTries bounds how often a verb looks again after a lost race or a lost
+// answer.
+const maxTries = 16
+
+// ErrMoved: what the caller evaluated (guard row, head, guards' reads) is no
+// longer so; evaluate again.
+var ErrMoved = errors.New("ledger: what was evaluated has moved")
+
+// step applies one transition to op as the caller read it: a single
+// compare-and-swap. t carries the new row's own fields, the event's verb, actor
+// and reason, and what comes along; step fills in the rest. It returns *Lost or
+// *Refused as the store gave them, ErrMoved for an epoch or an age that moved.
+func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operation, error) {
+	now := l.Now()
+	next := &t.Operation
+	verb := t.Event.Verb
+	if !slices.Contains(Allowed(op.State, verb, len(op.Attempts) > 0, op.Touched()), next.State) {
+		return op, invalidState(op, verb)
+	}
+	if err := consistent(*next); err != nil {
+		return op, err
+	}
+	t.WriteID = newWriteID()
+	t.Expect = op.Version
+	next.Version = op.Version + 1
+	next.UpdatedAt = now
+	next.WriteID = t.WriteID
+	if next.State.Final() && !op.State.Final() {
+		next.FinalAt = now
+	}
+	if next.State == Unknown && op.State != Unknown {
+		next.UnknownSince, next.FinalAt = now, noTime
+	}
+	t.Event = l.event(op.State, *next, t.Event)
+	next.Chain = t.Event.Hash
+
+	err := l.persist(ctx, t.WriteID, func() error { return l.cfg.Store.Apply(ctx, t) })
+	var refused *Refused
+	switch {
+	case err == nil:
+		l.announce(*next, t.Event)
+		return *next, nil
+	case errors.As(err, &refused) && (refused.Why == EpochMoved || refused.Why == TooLate):
+		return op, ErrMoved
+	case errors.As(err, &refused):
+		return op, err
+	default:
+		var lost *Lost
+		if errors.As(err, &lost) {
+			return op, err
+		}
+		return op, storeFault(err)
+	}
+}
+
+// persist runs one write and settles an ambiguous answer: the write id is
+// looked for; the identical write is issued again when it is not there, which
+// can't apply twice because of the write id and the version in it.
+func (l *Ledger) persist(ctx context.Context, writeID string, write func() error) error {
+	for try := 0; ; try++ {
+		err := write()
+		var amb *Ambiguous
+		if !errors.As(err, &amb) || try == 3 {
+			return err
+		}
+		// The caller may be gone; the question must still be answered.
+		if _, found := l.cfg.Store.ByWrite(context.WithoutCancel(ctx), writeID); found == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// move is step in a loop: decide sees the operation as it stands and builds
+// the transition; a lost race makes it look again.
+func (l *Ledger) move(ctx context.Context, tenant, id string, decide func(op Operation) (Transition, error)) (Operation, error) {
+	op, err := l.Operation(ctx, tenant, id)
+	if err != nil {
+		return Operation{}, err
+	}
+	for try := 0; ; try++ {
+		t, err := decide(op)
+		if err != nil {
+			return op, err
+		}
+		next, err := l.step(ctx, op, t)
+		var lost *Lost
+		if !errors.As(err, &lost) || try == maxTries {
+			return next, err
+		}
+		op = lost.Current
+	}
+}
+
+// event completes an event of a transition to next.
+func (l *Ledger) event(from State, next Operation, e Event) Event {
+	e.Operation, e.Tenant, e.Tool = next.ID, next.Tenant, next.Tool
+	e.At = next.UpdatedAt
+	e.From, e.To = from, next.State
+	e.Version, e.Fence, e.Round = next.Version, next.Fence, next.Round
+	e.Attempt = len(next.Attempts)
+	e.EffectID = next.EffectID
+	if e.Reason == nil && next.State.Final() {
+		e.Reason = next.Reason
+	}
+	e.WriteID = next.WriteID
+	e.Prev = next.Chain
+	e.Hash = e.seal()
+	return e
+}
+
+// consistent is the last line of defence: a row that would free its key while
+// an effect is possible, or that claims a success without proof, is never
+// written (I8).
+func consistent(op Operation) error {
+	touched, verdict := op.Touched(), Judge(op.Attempts)
+	bad := false
+	switch op.State {
+	case Failed:
+		bad = verdict != Failed
+	case Pending, AwaitingApproval, Rejected, Expired, Cancelled:
+		bad = touched
+	case Succeeded:
+		bad = op.EffectID == "" || (!op.Adopted && verdict != Succeeded)
+	case Running:
+		bad = len(op.Attempts) == 0
+	}
+	if bad {
+		return fault.New(fault.Internal, "The ledger refused an inconsistent row: %s with verdict %s.", op.State, verdict)
+	}
+	return nil
+}
+
+// invalidState refuses a verb that the table does not allow now.
+func invalidState(op Operation, verb Verb) error {
+	e := fault.New(fault.InvalidState, "An operation that is %s can't be changed by %s.", op.State, verb)
+	if op.Touched() && op.State.Live() && op.State != Unknown {
+		e = fault.New(fault.InvalidState, "The operation may already have had an effect, so %s is refused; its outcome must be found out first.", verb)
+	}
+	return withOperation(e, op)
+}

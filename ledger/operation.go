@@ -1,0 +1,217 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"countersign/tools"
+)
+
+// Operation is the ledger's record of one intent, born at commit and unique by
+// (tenant, tool, key, generation). Args, tool version and target are fixed at
+// open; plan, basis and effects belong to the round.
+type Operation struct {
+	ID          string `json:"id"`
+	Tenant      string `json:"tenant"`
+	Tool        string `json:"tool"`
+	ToolVersion string `json:"tool_version"`
+	Key         string `json:"key"`
+	Generation  int    `json:"generation"`
+	UpstreamKey string `json:"upstream_key"`
+	State       State  `json:"state"`
+	// Version is raised by one with each transition; every write compares it.
+	Version int64 `json:"version"`
+	// Fence is raised with each dispatch; a late worker fails on it.
+	Fence int64 `json:"fence"`
+
+	Agent tools.Agent `json:"agent"`
+	// RequestID is that of the commit that opened the operation.
+	RequestID string `json:"request_id"`
+	Run       *Run   `json:"run,omitempty"`
+	PreviewID string `json:"preview_id"`
+	TokenID   string `json:"token_id"`
+
+	ArgsDigest string `json:"args_digest"`
+	Target     string `json:"target"`
+	Headline   string `json:"headline"`
+	Reversible bool   `json:"reversible"`
+
+	// Round counts the plans that people were asked about, from 1.
+	Round      int    `json:"round"`
+	PlanDigest string `json:"plan_digest"`
+	// Requirement is what people must say before dispatch, as pinned for this
+	// round.
+	Requirement Requirement `json:"requirement"`
+	// ExpiresAt is when the round ends undecided; zero when nobody is asked.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// ApprovedAt is when the quorum became full.
+	ApprovedAt time.Time `json:"approved_at,omitzero"`
+	// Withdrawn: somebody took a yes back; dispatch is refused until revised.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+
+	Attempts   []Attempt `json:"attempts,omitempty"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	// NotBefore delays the next try of a pending operation.
+	NotBefore time.Time `json:"not_before,omitzero"`
+
+	EffectID string         `json:"effect_id,omitempty"`
+	Result   map[string]any `json:"result,omitempty"`
+	Reason   *Reason        `json:"reason,omitempty"`
+	Adopted  bool           `json:"adopted,omitempty"`
+	// OnList: only a person can move it on.
+	OnList       bool      `json:"on_list,omitempty"`
+	UnknownSince time.Time `json:"unknown_since,omitzero"`
+	// Reopened: a rejected ask that may be asked again.
+	Reopened bool   `json:"reopened,omitempty"`
+	AgainOf  string `json:"again_of,omitempty"`
+	// EvidenceBoundary is "live", or "drill" for synthetic data (R139).
+	EvidenceBoundary string `json:"evidence_boundary"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	FinalAt   time.Time `json:"final_at,omitzero"`
+
+	// Chain is the hash of the newest event; WriteID the newest write's.
+	Chain   string `json:"chain"`
+	WriteID string `json:"write_id"`
+}
+
+// Run places a call within an agent's run. The agent's own words: scoped to
+// (tenant, agent), never trusted for rights (S17).
+type Run struct {
+	ID   string `json:"id"`
+	Step string `json:"step,omitempty"`
+	Call string `json:"call,omitempty"`
+}
+
+// Requirement is the policy's verdict on one plan.
+type Requirement struct {
+	Outcome string         `json:"outcome"` // auto, approve, deny
+	Groups  map[string]int `json:"groups,omitempty"`
+	Rule    string         `json:"rule"`   // which rule spoke, in words
+	Digest  string         `json:"digest"` // of the rules that were read
+	// Expiry is how long a round waits; MaxAge how old the last yes may be at
+	// dispatch.
+	Expiry time.Duration `json:"expiry,omitempty"`
+	MaxAge time.Duration `json:"max_age,omitempty"`
+}
+
+// Asks reports that people must say yes before dispatch.
+func (r Requirement) Asks() bool { return r.Outcome == tools.OutcomeApprove }
+
+// Attempt is one numbered dispatch.
+type Attempt struct {
+	N     int   `json:"n"`
+	Fence int64 `json:"fence"`
+	// MarkedAt is when the dispatch mark was made; Deadline the latest moment
+	// for the first byte.
+	MarkedAt time.Time `json:"marked_at"`
+	Deadline time.Time `json:"deadline"`
+	// Proof is what is proven about this attempt; empty while nothing is.
+	Proof tools.Verdict `json:"proof,omitempty"`
+}
+
+// Touched reports that some attempt is not proven unsent: the operation may
+// have had an effect.
+func (o Operation) Touched() bool {
+	for _, a := range o.Attempts {
+		if a.Proof != tools.NotSent {
+			return true
+		}
+	}
+	return false
+}
+
+// Retries is the number of dispatches after the first (the trace's
+// retry_count).
+func (o Operation) Retries() int { return max(0, len(o.Attempts)-1) }
+
+// Reason says why an operation ended or is in doubt: a stable code and one
+// sentence.
+type Reason struct {
+	Code string `json:"code"` // not_sent, refused_upstream, no_answer, lease_lost, rejected, expired, …
+	Text string `json:"text,omitempty"`
+}
+
+// Actor is who made a move.
+type Actor struct {
+	Kind string `json:"kind"` // agent, operator, gateway
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+}
+
+// Gateway is the actor of moves that no principal made.
+func Gateway(part string) Actor { return Actor{Kind: "gateway", ID: part, Name: part} }
+
+// Decision is one person's word on one round, append-only.
+type Decision struct {
+	Operation string `json:"operation"`
+	Round     int    `json:"round"`
+	Person    string `json:"person"`
+	Name      string `json:"name"`
+	Verb      Verb   `json:"verb"` // approve, reject, withdraw
+	// Groups are the person's groups when deciding.
+	Groups []string `json:"groups,omitempty"`
+	// Digest is what the person was shown.
+	Digest string    `json:"digest"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Evidence is what proves an outcome. It is appended in any state and never
+// refused.
+type Evidence struct {
+	ID        string `json:"id"`
+	Operation string `json:"operation"`
+	Attempt   int    `json:"attempt,omitempty"` // 0: about all attempts
+	Kind      string `json:"kind"`              // response, lookup, statement, adoption
+	// Verdict is what it proves.
+	Verdict  tools.Verdict  `json:"verdict"`
+	EffectID string         `json:"effect_id,omitempty"`
+	Result   map[string]any `json:"result,omitempty"`
+	Because  string         `json:"because,omitempty"`
+	By       Actor          `json:"by"`
+	Seen     tools.Exchange `json:"seen,omitzero"`
+	At       time.Time      `json:"at"`
+}
+
+// Manifest is a tool version kept with the operations that finish on it.
+type Manifest struct {
+	Version     string `json:"version"`
+	Text        []byte `json:"text"`
+	Upstream    string `json:"upstream"`
+	UpstreamURL string `json:"upstream_url"`
+}
+
+// Preview is the stored answer of phase one.
+type Preview struct {
+	ID          string      `json:"id"`
+	Tenant      string      `json:"tenant"`
+	Agent       string      `json:"agent"`
+	Tool        string      `json:"tool"`
+	ToolVersion string      `json:"tool_version"`
+	Key         string      `json:"key"`
+	Generation  int         `json:"generation"`
+	AgainOf     string      `json:"again_of,omitempty"`
+	ArgsDigest  string      `json:"args_digest"`
+	PlanDigest  string      `json:"plan_digest"`
+	Plan        tools.Plan  `json:"plan"`
+	Requirement Requirement `json:"requirement"`
+	Run         *Run        `json:"run,omitempty"`
+	CreatedAt   time.Time   `json:"created_at"`
+	ExpiresAt   time.Time   `json:"expires_at"`
+}
+
+// frame joins texts so that no two lists give the same bytes: each is preceded
+// by its length.
+func frame(parts ...string) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
+		b = append(b, p...)
+	}
+	return b
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

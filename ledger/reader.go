@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"countersign/tools"
+)
+
+// Reader is the read side of a store, for handlers and pages.
+type Reader struct{ store Store }
+
+// Operation reads one operation of the tenant.
+func (r Reader) Operation(ctx context.Context, tenant, id string) (Operation, error) {
+	op, err := r.store.Operation(ctx, tenant, id)
+	return op, readFault(err)
+}
+
+// Plan reads the plan of one round.
+func (r Reader) Plan(ctx context.Context, tenant, operation string, round int) (tools.Plan, error) {
+	p, err := r.store.Plan(ctx, tenant, operation, round)
+	return p, readFault(err)
+}
+
+// Decisions reads what people said, oldest first.
+func (r Reader) Decisions(ctx context.Context, tenant, operation string) ([]Decision, error) {
+	d, err := r.store.Decisions(ctx, tenant, operation)
+	return d, readFault(err)
+}
+
+// Evidence reads what is known of the operation's outcome, oldest first.
+func (r Reader) Evidence(ctx context.Context, tenant, operation string) ([]Evidence, error) {
+	e, err := r.store.Evidence(ctx, tenant, operation)
+	return e, readFault(err)
+}
+
+// Events reads the operation's transitions, oldest first.
+func (r Reader) Events(ctx context.Context, tenant, operation string) ([]Event, error) {
+	e, err := r.store.Events(ctx, tenant, operation)
+	return e, readFault(err)
+}
+
+// List reads operations by keyset paging.
+func (r Reader) List(ctx context.Context, f Filter) (Page, error) {
+	p, err := r.store.List(ctx, f)
+	return p, readFault(err)
+}
+
+// Head reads the newest generation under a key.
+func (r Reader) Head(ctx context.Context, tenant, tool, key string) (Head, error) {
+	h, err := r.store.Head(ctx, tenant, tool, key)
+	return h, readFault(err)
+}
+
+// Generation reads the operation of one generation; ErrNotFound when it was
+// never opened.
+func (r Reader) Generation(ctx context.Context, tenant, tool, key string, generation int) (Operation, error) {
+	op, err := r.store.Generation(ctx, tenant, tool, key, generation)
+	if errors.Is(err, ErrNotFound) {
+		return op, ErrNotFound
+	}
+	return op, storeFault(err)
+}
+
+// RejectedAsk finds a rejected operation with the same args by the same agent
+// that nobody reopened.
+func (r Reader) RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent string) (Operation, bool, error) {
+	op, err := r.store.RejectedAsk(ctx, tenant, tool, argsDigest, agent)
+	if errors.Is(err, ErrNotFound) {
+		return Operation{}, false, nil
+	}
+	return op, err == nil, storeFault(err)
+}
+
+// Guard reads the tenant's guard row.
+func (r Reader) Guard(ctx context.Context, tenant string) (Guard, error) {
+	g, err := r.store.Guard(ctx, tenant)
+	return g, storeFault(err)
+}
+
+// Preview reads a stored preview; ErrNotFound when it is gone.
+func (r Reader) Preview(ctx context.Context, tenant, id string) (Preview, error) {
+	p, err := r.store.Preview(ctx, tenant, id)
+	if errors.Is(err, ErrNotFound) {
+		return p, ErrNotFound
+	}
+	return p, storeFault(err)
+}
+
+// CountPreviews counts an agent's unexpired previews.
+func (r Reader) CountPreviews(ctx context.Context, tenant, agent string, now time.Time) (int, error) {
+	n, err := r.store.CountPreviews(ctx, tenant, agent, now)
+	return n, storeFault(err)
+}
+
+// EventsAfter reads the tenant's events behind seq, in commit order.
+func (r Reader) EventsAfter(ctx context.Context, tenant string, seq int64, limit int) ([]Event, error) {
+	e, err := r.store.EventsAfter(ctx, tenant, seq, limit)
+	return e, storeFault(err)
+}
+
+// Manifest reads a tool version that some operation was opened with.
+func (r Reader) Manifest(ctx context.Context, version string) (Manifest, error) {
+	m, err := r.store.Manifest(ctx, version)
+	if errors.Is(err, ErrNotFound) {
+		return m, ErrNotFound
+	}
+	return m, storeFault(err)
+}
+
+// Ready reads something small from the store.
+func (r Reader) Ready(ctx context.Context) error { return storeFault(r.store.Ping(ctx)) }

@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"fmt"
+
+	"countersign/fault"
+)
+
+// Head is the newest generation under one (tenant, tool, key) with its
+// operation, as read together.
+type Head struct {
+	Operation Operation
+}
+
+// Exists reports that some generation was opened.
+func (h Head) Exists() bool { return h.Operation.ID != "" }
+
+// Advice is what Standing says of a key.
+type Advice string
+
+const (
+	// AdviceOpen: generation Standing.Generation may be opened.
+	AdviceOpen Advice = "open"
+	// AdviceReplay: the head's operation is the answer.
+	AdviceReplay Advice = "replay"
+)
+
+// Standing says what a call under a key may become.
+type Standing struct {
+	Advice     Advice
+	Generation int
+	// Asks: an opened generation needs approval whatever the policy says (a
+	// wanted repeat).
+	Asks bool
+}
+
+// Stand is the one rule of keys and generations; preview uses it as advice,
+// open as law. A live or effective head with the same arguments is the answer;
+// with others it is refused (R42); a void head frees the next generation, which
+// may carry other arguments; againOf opens a wanted repeat behind an effective,
+// final head that it names.
+func Stand(h Head, argsDigest, againOf string) (Standing, error) {
+	op := h.Operation
+	if againOf != "" {
+		switch {
+		case !h.Exists() || op.ID != againOf:
+			return Standing{}, fault.New(fault.AgainOfInvalid, "again_of must name the newest operation under this key.")
+		case !op.State.Final() || !op.State.Effective():
+			return Standing{}, withOperation(fault.New(fault.AgainOfInvalid, "again_of needs an operation that took effect; this one is %s.", op.State), op)
+		}
+		return Standing{Advice: AdviceOpen, Generation: op.Generation + 1, Asks: true}, nil
+	}
+	switch {
+	case !h.Exists():
+		return Standing{Advice: AdviceOpen, Generation: 1}, nil
+	case op.State.Void():
+		return Standing{Advice: AdviceOpen, Generation: op.Generation + 1}, nil
+	case op.ArgsDigest != argsDigest:
+		return Standing{}, withOperation(fault.New(fault.IdempotencyKeyReused,
+			"The idempotency key %q was used with other arguments. One key stands for one intent.", cut(op.Key, 64)), op)
+	default:
+		return Standing{Advice: AdviceReplay, Generation: op.Generation}, nil
+	}
+}
+
+func withOperation(e *fault.Error, op Operation) *fault.Error {
+	e.Operation = op.ID
+	return e
+}
+
+// cut shortens an echo of input to n bytes at a character border (S78).
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return fmt.Sprintf("%s…", s[:n])
+}
