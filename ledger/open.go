@@ -44,7 +44,7 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 	p := r.Preview
 	op = Operation{
 		ID: l.cfg.NewID("op_"), Tenant: p.Tenant, Tool: p.Tool, ToolVersion: p.ToolVersion,
-		Key: p.Key, Generation: p.Generation, UpstreamKey: p.Plan.Key.Upstream,
+		Key: p.Key, KeyDigest: KeyDigest(p.Key), Generation: p.Generation, UpstreamKey: p.Plan.Key.Upstream,
 		Agent: r.Agent, RequestID: r.RequestID, Run: p.Run, PreviewID: p.ID, TokenID: r.TokenID,
 		ArgsDigest: p.ArgsDigest, Target: p.Plan.Target, Headline: p.Plan.Headline, Reversible: p.Plan.Reversible,
 		Round: 1, PlanDigest: p.PlanDigest, Requirement: r.Requirement, AgainOf: p.AgainOf,
@@ -98,7 +98,7 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 func (l *Ledger) refusedOpen(ctx context.Context, p Preview, why Why) (Operation, bool, error) {
 	switch why {
 	case HeadMoved:
-		op, err := l.Generation(ctx, p.Tenant, p.Tool, p.Key, p.Generation)
+		op, err := l.Generation(ctx, p.Tenant, p.Tool, KeyDigest(p.Key), p.Generation)
 		if errors.Is(err, ErrNotFound) {
 			return Operation{}, false, ErrMoved
 		}

@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -17,6 +19,7 @@ type Operation struct {
 	Tool        string `json:"tool"`
 	ToolVersion string `json:"tool_version"`
 	Key         string `json:"key"`
+	KeyDigest   string `json:"key_digest"`
 	Generation  int    `json:"generation"`
 	UpstreamKey string `json:"upstream_key"`
 	State       State  `json:"state"`
@@ -201,6 +204,12 @@ type Preview struct {
 	Run         *Run        `json:"run,omitempty"`
 	CreatedAt   time.Time   `json:"created_at"`
 	ExpiresAt   time.Time   `json:"expires_at"`
+}
+
+// KeyDigest is how a key appears in tokens and indexes.
+func KeyDigest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // frame joins texts so that no two lists give the same bytes: each is preceded

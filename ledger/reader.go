@@ -55,8 +55,8 @@ func (r Reader) Head(ctx context.Context, tenant, tool, key string) (Head, error
 
 // Generation reads the operation of one generation; ErrNotFound when it was
 // never opened.
-func (r Reader) Generation(ctx context.Context, tenant, tool, key string, generation int) (Operation, error) {
-	op, err := r.store.Generation(ctx, tenant, tool, key, generation)
+func (r Reader) Generation(ctx context.Context, tenant, tool, keyDigest string, generation int) (Operation, error) {
+	op, err := r.store.Generation(ctx, tenant, tool, keyDigest, generation)
 	if errors.Is(err, ErrNotFound) {
 		return op, ErrNotFound
 	}

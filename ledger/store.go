@@ -45,8 +45,9 @@ type Store interface {
 
 	// Head reads the newest generation under a key; a zero Head when none.
 	Head(ctx context.Context, tenant, tool, key string) (Head, error)
-	// Generation reads the operation of one generation under a key.
-	Generation(ctx context.Context, tenant, tool, key string, generation int) (Operation, error)
+	// Generation reads the operation of one generation under a key, given as
+	// KeyDigest: a commit token carries the digest, never the key.
+	Generation(ctx context.Context, tenant, tool, keyDigest string, generation int) (Operation, error)
 	// RejectedAsk finds the newest rejected operation, not reopened, with these
 	// args by this agent.
 	RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent string) (Operation, error)
