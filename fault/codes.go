@@ -49,13 +49,15 @@ const (
 	NumberOutOfRange     Code = "number_out_of_range"
 	IdempotencyKeyReused Code = "idempotency_key_reused"
 	IdempotencyKeyNeeded Code = "idempotency_key_needed"
-	ArgsMismatch         Code = "args_mismatch"
-	ToolRefused          Code = "tool_refused"
-	ToolAccess           Code = "tool_access"
-	DecisionInvalid      Code = "decision_invalid"
-	TargetForbidden      Code = "target_forbidden"
-	AgainOfInvalid       Code = "again_of_invalid"
-	RunNeeded            Code = "run_needed"
+	// The tool makes its own key and the caller sent another.
+	IdempotencyKeyMismatch Code = "idempotency_key_mismatch"
+	ArgsMismatch           Code = "args_mismatch"
+	ToolRefused            Code = "tool_refused"
+	ToolAccess             Code = "tool_access"
+	DecisionInvalid        Code = "decision_invalid"
+	TargetForbidden        Code = "target_forbidden"
+	AgainOfInvalid         Code = "again_of_invalid"
+	RunNeeded              Code = "run_needed"
 
 	// The transport (408, 413, 415, 421).
 	RequestTimeout       Code = "request_timeout"

@@ -93,7 +93,7 @@ func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, change func(*Gu
 	for try := 0; ; try++ {
 		old, err := l.cfg.Store.Guard(ctx, tenant)
 		if err != nil {
-			return Guard{}, nil, storeFault(err)
+			return Guard{}, nil, StoreFault(err)
 		}
 		next := old.clone()
 		change(&next)
@@ -114,7 +114,7 @@ func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, change func(*Gu
 			// anything is left to change.
 			continue
 		default:
-			return Guard{}, nil, storeFault(err)
+			return Guard{}, nil, StoreFault(err)
 		}
 	}
 }

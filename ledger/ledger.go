@@ -22,6 +22,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,7 +58,7 @@ type Ledger struct {
 
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]struct{}
-	wake     []chan struct{}
+	subs     []*subscription
 }
 
 // Open starts a ledger on a store. The ledger id, part of every upstream key,
@@ -142,14 +143,25 @@ func (l *Ledger) Watch(operation string) (<-chan struct{}, func()) {
 	}
 }
 
-// Changes returns a channel that receives after any change seen by this
-// process; loops use it to wake before their next poll.
-func (l *Ledger) Changes() <-chan struct{} {
-	ch := make(chan struct{}, 1)
+// Changes returns a channel that receives after an operation came into one of
+// the states (any, when none is named) in this process, and a function that ends
+// it. Loops wake by it before their next poll.
+func (l *Ledger) Changes(states ...State) (<-chan struct{}, func()) {
+	s := &subscription{ch: make(chan struct{}, 1), states: states}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wake = append(l.wake, ch)
-	return ch
+	l.subs = append(l.subs, s)
+	return s.ch, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.subs = slices.DeleteFunc(l.subs, func(o *subscription) bool { return o == s })
+	}
+}
+
+// subscription is one receiver of Changes.
+type subscription struct {
+	ch     chan struct{}
+	states []State
 }
 
 // announce tells watchers and loops. A full channel already holds a signal.
@@ -158,8 +170,10 @@ func (l *Ledger) announce(op Operation, ev Event) {
 	for ch := range l.watchers[op.ID] {
 		signal(ch)
 	}
-	for _, ch := range l.wake {
-		signal(ch)
+	for _, s := range l.subs {
+		if len(s.states) == 0 || slices.Contains(s.states, op.State) {
+			signal(s.ch)
+		}
 	}
 	l.mu.Unlock()
 	if l.cfg.OnEvent != nil {
@@ -199,8 +213,8 @@ func (l *Ledger) Await(ctx context.Context, tenant, id string, d time.Duration, 
 	}
 }
 
-// storeFault turns a store's error into what callers may see.
-func storeFault(err error) error {
+// StoreFault turns a store's error into what callers may see.
+func StoreFault(err error) error {
 	var amb *Ambiguous
 	switch {
 	case err == nil:
@@ -214,7 +228,7 @@ func storeFault(err error) error {
 	}
 }
 
-// readFault is storeFault for reads by id or cursor.
+// readFault is StoreFault for reads by id or cursor.
 func readFault(err error) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -222,6 +236,6 @@ func readFault(err error) error {
 	case errors.Is(err, ErrBadCursor):
 		return fault.New(fault.ParameterInvalid, "The cursor is not one that this gateway gave.")
 	default:
-		return storeFault(err)
+		return StoreFault(err)
 	}
 }

@@ -59,7 +59,7 @@ func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operatio
 		if errors.As(err, &lost) {
 			return op, err
 		}
-		return op, storeFault(err)
+		return op, StoreFault(err)
 	}
 }
 

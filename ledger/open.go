@@ -89,7 +89,7 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 	case errors.As(err, &refused):
 		return l.refusedOpen(ctx, p, refused.Why)
 	default:
-		return Operation{}, false, storeFault(err)
+		return Operation{}, false, StoreFault(err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (r Reader) Generation(ctx context.Context, tenant, tool, keyDigest string, 
 	if errors.Is(err, ErrNotFound) {
 		return op, ErrNotFound
 	}
-	return op, storeFault(err)
+	return op, StoreFault(err)
 }
 
 // RejectedAsk finds a rejected operation with the same args by the same agent
@@ -70,13 +70,13 @@ func (r Reader) RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent
 	if errors.Is(err, ErrNotFound) {
 		return Operation{}, false, nil
 	}
-	return op, err == nil, storeFault(err)
+	return op, err == nil, StoreFault(err)
 }
 
 // Guard reads the tenant's guard row.
 func (r Reader) Guard(ctx context.Context, tenant string) (Guard, error) {
 	g, err := r.store.Guard(ctx, tenant)
-	return g, storeFault(err)
+	return g, StoreFault(err)
 }
 
 // Preview reads a stored preview; ErrNotFound when it is gone.
@@ -85,19 +85,19 @@ func (r Reader) Preview(ctx context.Context, tenant, id string) (Preview, error)
 	if errors.Is(err, ErrNotFound) {
 		return p, ErrNotFound
 	}
-	return p, storeFault(err)
+	return p, StoreFault(err)
 }
 
 // CountPreviews counts an agent's unexpired previews.
 func (r Reader) CountPreviews(ctx context.Context, tenant, agent string, now time.Time) (int, error) {
 	n, err := r.store.CountPreviews(ctx, tenant, agent, now)
-	return n, storeFault(err)
+	return n, StoreFault(err)
 }
 
 // EventsAfter reads the tenant's events behind seq, in commit order.
 func (r Reader) EventsAfter(ctx context.Context, tenant string, seq int64, limit int) ([]Event, error) {
 	e, err := r.store.EventsAfter(ctx, tenant, seq, limit)
-	return e, storeFault(err)
+	return e, StoreFault(err)
 }
 
 // Manifest reads a tool version that some operation was opened with.
@@ -106,8 +106,8 @@ func (r Reader) Manifest(ctx context.Context, version string) (Manifest, error) 
 	if errors.Is(err, ErrNotFound) {
 		return m, ErrNotFound
 	}
-	return m, storeFault(err)
+	return m, StoreFault(err)
 }
 
 // Ready reads something small from the store.
-func (r Reader) Ready(ctx context.Context) error { return storeFault(r.store.Ping(ctx)) }
+func (r Reader) Ready(ctx context.Context) error { return StoreFault(r.store.Ping(ctx)) }

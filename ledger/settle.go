@@ -36,7 +36,7 @@ func (l *Ledger) AddEvidence(ctx context.Context, tenant string, ev Evidence) (O
 		if errors.Is(err, ErrNotFound) {
 			return Operation{}, readFault(err)
 		}
-		return Operation{}, storeFault(err)
+		return Operation{}, StoreFault(err)
 	}
 	if ev.Verdict == tools.Succeeded {
 		if err := l.freezeOnSecondEffect(ctx, tenant, ev); err != nil {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"fmt"
 
 	"countersign/fault"
@@ -61,6 +62,25 @@ func Stand(h Head, argsDigest, againOf string) (Standing, error) {
 	default:
 		return Standing{Advice: AdviceReplay, Generation: op.Generation}, nil
 	}
+}
+
+// HideForeign removes the operation from a refusal when it is another agent's.
+func HideForeign(err error, op Operation, agent string) error {
+	e := *fault.Of(err)
+	if op.Agent.ID != agent {
+		e.Operation = ""
+	}
+	return &e
+}
+
+// RefuseRejected refuses an ask that a person rejected and nobody reopened.
+func (r Reader) RefuseRejected(ctx context.Context, tenant, agent, tool, argsDigest string) error {
+	op, found, err := r.RejectedAsk(ctx, tenant, tool, argsDigest, agent)
+	if err != nil || !found {
+		return err
+	}
+	return withOperation(fault.New(fault.RejectedBefore,
+		"A person rejected exactly this action: %s. It can't be asked again unless a person reopens it.", op.Reason.Text), op)
 }
 
 func withOperation(e *fault.Error, op Operation) *fault.Error {

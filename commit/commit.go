@@ -1,0 +1,262 @@
+// Package commit is phase two: it spends a commit token exactly once, sends
+// what was previewed, and answers every repeat with the recorded result.
+//
+// What lives here: Service (the checks at commit, in their order, and the
+// birth of the operation), and Executor, which makes dispatch marks, lets the
+// connector send, and writes what was seen.
+//
+// How it flows: Commit verifies the token, answers with the operation when its
+// generation exists, else evaluates grant, tool version, key, freeze, policy and
+// guards, and opens. An operation that nobody need approve is born behind its
+// dispatch mark and sent at once; others wait for people, and the executor
+// sends them, also when the agent is gone.
+//
+// What does not live here: states (ledger), people (approvals), time and doubt
+// (reconcile), what an answer means (the connector).
+package commit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"countersign/approvals/policy"
+	"countersign/fault"
+	"countersign/identity"
+	"countersign/ledger"
+	"countersign/strictjson"
+	"countersign/tokens"
+	"countersign/tools"
+)
+
+// Config is what a Service is made of.
+type Config struct {
+	Ledger   *ledger.Ledger
+	Registry *tools.Registry
+	Signer   *tokens.Signer
+	Executor *Executor
+	// EvidenceBoundary marks the operations: "live", or "drill" for synthetic
+	// data.
+	EvidenceBoundary string
+	// OnCommit is called after each answered commit, for counters and the log.
+	OnCommit func(Request, Result)
+}
+
+// Service commits. It is safe for concurrent use.
+type Service struct{ cfg Config }
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{cfg: cfg} }
+
+// Request spends a token.
+type Request struct {
+	Agent identity.Agent
+	Tool  string // of the path
+	Token string
+	// Args are only compared with the token's digest, never used; nil when
+	// absent.
+	Args      map[string]any
+	RequestID string
+	// Wait is how long to wait for an outcome.
+	Wait time.Duration
+}
+
+// Result is the operation, and whether it was there before.
+type Result struct {
+	Operation ledger.Operation
+	Replayed  bool
+}
+
+// attempts bounds how often a commit evaluates again when the ground moved
+// under it.
+const attempts = 8
+
+// Commit opens the operation that the token stands for, or answers with it.
+// The order of the checks is part of the contract (design: order at commit).
+func (s *Service) Commit(ctx context.Context, r Request) (Result, error) {
+	claims, status, err := s.cfg.Signer.Verify(r.Token)
+	if err != nil {
+		return Result{}, err
+	}
+	if claims.Subject != r.Agent.ID || claims.Tenant != r.Agent.Tenant {
+		return Result{}, fault.New(fault.TokenSubjectMismatch, "The commit token was given to another agent.")
+	}
+	if err := s.sameCall(r, claims); err != nil {
+		return Result{}, err
+	}
+	op, err := s.cfg.Ledger.Generation(ctx, claims.Tenant, claims.Tool, claims.KeyDigest, int(claims.Generation))
+	switch {
+	case err == nil:
+		return s.replay(ctx, r, op, claims.ArgsDigest)
+	case !errors.Is(err, ledger.ErrNotFound):
+		return Result{}, err
+	case status != tokens.Fresh:
+		return Result{}, expired()
+	}
+	return s.open(ctx, r, claims)
+}
+
+func expired() error {
+	return fault.New(fault.TokenExpired, "The commit token has expired and opened nothing; preview again.")
+}
+
+// sameCall compares the path's tool, and args when they are sent along, with
+// what the token stands for.
+func (s *Service) sameCall(r Request, c tokens.Claims) error {
+	if c.Tool != r.Tool {
+		return fault.New(fault.ArgsMismatch, "The commit token is for the tool %s.", c.Tool)
+	}
+	if r.Args == nil || strictjson.Digest(r.Args) == c.ArgsDigest {
+		return nil
+	}
+	// Args as the agent first sent them, before defaults were applied, are the
+	// same call.
+	if t, ok := s.cfg.Registry.Get(r.Tool); ok {
+		if checked, _, err := t.CheckArgs(r.Args); err == nil && strictjson.Digest(checked) == c.ArgsDigest {
+			return nil
+		}
+	}
+	return fault.New(fault.ArgsMismatch, "The arguments differ from those that were previewed; preview again.")
+}
+
+// replay answers with an operation that exists. Another agent's is shown only
+// to an agent that may use the tool and asked for the same.
+func (s *Service) replay(ctx context.Context, r Request, op ledger.Operation, argsDigest string) (Result, error) {
+	if op.ArgsDigest != argsDigest || op.Agent.ID != r.Agent.ID && !r.Agent.May(op.Tool) {
+		e := fault.New(fault.IdempotencyKeyReused, "The idempotency key was used with other arguments. One key stands for one intent.")
+		if op.Agent.ID == r.Agent.ID {
+			e.Operation = op.ID
+		}
+		return Result{}, e
+	}
+	return s.answer(ctx, r, op, true)
+}
+
+// answer waits for the outcome as long as the caller will, never for people.
+func (s *Service) answer(ctx context.Context, r Request, op ledger.Operation, replayed bool) (Result, error) {
+	settled := func(op ledger.Operation) bool { return op.State != ledger.Running && op.State != ledger.Pending }
+	if !settled(op) && r.Wait > 0 {
+		waited, err := s.cfg.Ledger.Await(ctx, op.Tenant, op.ID, r.Wait, settled)
+		if err == nil {
+			op = waited
+		}
+		// An operation that was opened is answered as it was last known; a store
+		// that fails now doesn't make it undone.
+	}
+	res := Result{Operation: op, Replayed: replayed}
+	if s.cfg.OnCommit != nil {
+		s.cfg.OnCommit(r, res)
+	}
+	return res, nil
+}
+
+// open evaluates everything that may stand against a birth and opens.
+func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result, error) {
+	if !r.Agent.May(r.Tool) {
+		return Result{}, fault.New(fault.ToolNotGranted, "This agent has no grant for the tool %s.", r.Tool)
+	}
+	t, ok := s.cfg.Registry.Get(r.Tool)
+	if !ok || t.Version != c.ToolVersion {
+		return Result{}, fault.New(fault.ToolChanged, "The tool %s was changed or withdrawn since the preview; preview again.", r.Tool)
+	}
+	p, err := s.cfg.Ledger.Preview(ctx, c.Tenant, c.PreviewID)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		return Result{}, expired()
+	case err != nil:
+		return Result{}, err
+	case p.PlanDigest != c.PreviewDigest || p.Plan.Digest() != c.PreviewDigest:
+		return Result{}, fault.New(fault.Internal, "The stored preview is not the one that the token names.")
+	}
+	for range attempts {
+		op, opened, err := s.tryOpen(ctx, r, c, t, p)
+		switch {
+		case errors.Is(err, ledger.ErrMoved):
+			continue
+		case err != nil:
+			return Result{}, err
+		case !opened:
+			return s.replay(ctx, r, op, c.ArgsDigest)
+		}
+		if op.State == ledger.Running {
+			s.cfg.Executor.Start(op, p.Plan, t)
+		}
+		return s.answer(ctx, r, op, false)
+	}
+	e := fault.New(fault.StoreUnavailable, "The ground moved under this commit again and again; nothing was opened. Repeat it.")
+	e.RetryAfter = time.Second
+	return Result{}, e
+}
+
+// tryOpen is one evaluation and one conditional write.
+func (s *Service) tryOpen(ctx context.Context, r Request, c tokens.Claims, t *tools.Tool, p ledger.Preview) (ledger.Operation, bool, error) {
+	guardRow, err := s.cfg.Ledger.Guard(ctx, c.Tenant)
+	if err != nil {
+		return ledger.Operation{}, false, err
+	}
+	if c.LedgerGeneration != guardRow.Generation {
+		return ledger.Operation{}, false, fault.New(fault.TokenInvalid, "The commit token is not valid.")
+	}
+	if guardRow.Tools[t.Name] != t.Version {
+		return ledger.Operation{}, false, fault.New(fault.ToolChanged, "The tool %s was changed or withdrawn since the preview; preview again.", r.Tool)
+	}
+	head, err := s.cfg.Ledger.Head(ctx, c.Tenant, p.Tool, p.Key)
+	if err != nil {
+		return ledger.Operation{}, false, err
+	}
+	standing, err := ledger.Stand(head, p.ArgsDigest, p.AgainOf)
+	switch {
+	case err != nil:
+		return ledger.Operation{}, false, ledger.HideForeign(err, head.Operation, r.Agent.ID)
+	case standing.Advice == ledger.AdviceReplay:
+		return head.Operation, false, nil
+	case standing.Generation != p.Generation:
+		return ledger.Operation{}, false, fault.New(fault.PreviewStale, "The key has moved on to another generation since the preview; preview again.")
+	}
+	if err := s.cfg.Ledger.RefuseRejected(ctx, c.Tenant, r.Agent.ID, p.Tool, p.ArgsDigest); err != nil {
+		return ledger.Operation{}, false, err
+	}
+	if err := guardRow.Check(p.Tool, r.Agent.ID); err != nil {
+		return ledger.Operation{}, false, err
+	}
+	req := policy.Stricter(p.Requirement, policy.Evaluate(&t.Spec, p.Plan))
+	if req.Outcome == tools.OutcomeDeny {
+		return ledger.Operation{}, false, fault.New(fault.PolicyDenied, "The policy denies this action: %s.", req.Rule)
+	}
+	g, err := t.Connector.Guard(ctx, p.Plan)
+	if err != nil {
+		return ledger.Operation{}, false, err
+	}
+	if g.Done == nil && len(g.Drift) > 0 {
+		return ledger.Operation{}, false, stale(g.Drift)
+	}
+	return s.cfg.Ledger.OpenOperation(ctx, ledger.OpenRequest{
+		Preview: p, Agent: p.Plan.Agent, TokenID: c.ID, RequestID: r.RequestID, Requirement: req,
+		Manifest: ledger.Manifest{Version: t.Version, Text: t.Manifest, Upstream: t.Upstream, UpstreamURL: t.UpstreamURL},
+		Head:     head, Epoch: guardRow.Epoch, GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,
+		EvidenceBoundary: s.cfg.EvidenceBoundary,
+	})
+}
+
+// stale refuses a plan whose basis moved.
+func stale(drift []tools.Drift) error {
+	e := fault.New(fault.PreviewStale, "What the preview was read from has changed since: %s. Nothing was opened; preview again.", fields(drift))
+	return e
+}
+
+// fields names what drifted.
+func fields(drift []tools.Drift) string {
+	s := ""
+	for i, d := range drift {
+		if i > 0 {
+			s += ", "
+		}
+		s += d.Field
+	}
+	return s
+}
+
+// Cancel takes back an operation that was not dispatched.
+func (s *Service) Cancel(ctx context.Context, tenant, id string, by ledger.Actor, reason string) (ledger.Operation, error) {
+	return s.cfg.Ledger.Cancel(ctx, tenant, id, by, reason)
+}

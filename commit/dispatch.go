@@ -1,0 +1,174 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"countersign/approvals/policy"
+	"countersign/fault"
+	"countersign/ledger"
+	"countersign/tools"
+)
+
+// Dispatch takes one pending operation over the last checks, makes its
+// dispatch mark, sends, and writes the outcome. What it finds may instead
+// revise it (people must be asked again), expire it, or leave it pending for
+// the next look. An error means that it stays pending.
+func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
+	for range attempts {
+		d, err := e.prepare(ctx, op)
+		if err != nil || d == nil {
+			return settled(err)
+		}
+		marked, err := e.cfg.Ledger.Mark(ctx, op, d.mark)
+		switch {
+		case errors.Is(err, ledger.ErrMoved):
+			if op, err = e.cfg.Ledger.Operation(ctx, op.Tenant, op.ID); err != nil || op.State != ledger.Pending {
+				return err
+			}
+			continue
+		case err != nil:
+			return settled(err)
+		}
+		// From here on a request may be on the wire; nobody's leaving stops it.
+		e.send(context.WithoutCancel(ctx), marked, d.plan, d.tool)
+		return nil
+	}
+	return ledger.ErrMoved
+}
+
+// settled turns "somebody else was first" into no error.
+func settled(err error) error {
+	var lost *ledger.Lost
+	if errors.As(err, &lost) || fault.Is(err, fault.InvalidState) {
+		return nil
+	}
+	return err
+}
+
+// ready is what the last checks found fit to be sent.
+type ready struct {
+	tool *tools.Tool
+	plan tools.Plan
+	mark ledger.MarkRequest
+}
+
+// prepare evaluates everything that may stand against sending now. A nil ready
+// without error means that it was moved elsewhere, or waits for an unfreeze.
+func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, error) {
+	t, err := e.cfg.Registry.Version(ctx, op.ToolVersion)
+	switch {
+	case errors.Is(err, tools.ErrUpstreamGone):
+		return nil, e.expire(ctx, op, "upstream_gone", "The upstream is no longer configured at the address that was approved.")
+	case err != nil:
+		return nil, err
+	}
+	current, ok := e.cfg.Registry.Get(op.Tool)
+	if !ok {
+		return nil, e.expire(ctx, op, "tool_withdrawn", "The tool was withdrawn before it was sent.")
+	}
+	plan, err := e.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Digest() != op.PlanDigest || plan.Target != op.Target {
+		// Never send what is not provably the plan that was decided on.
+		return nil, e.expire(ctx, op, "plan_damaged", "The stored plan is not the one that was decided on; nothing was sent.")
+	}
+	guard, err := e.cfg.Ledger.Guard(ctx, op.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if _, frozen := guard.Frozen(op.Tool); frozen {
+		return nil, nil // looked at again after its claim
+	}
+	if err := guard.Check(op.Tool, op.Agent.ID); err != nil {
+		return nil, e.expire(ctx, op, "agent_revoked", "The agent's rights were taken away before it was sent.")
+	}
+	if moved, err := e.people(ctx, op, plan, t, current); moved || err != nil {
+		return nil, err
+	}
+	seen, err := t.Connector.Guard(ctx, plan)
+	switch {
+	case err != nil:
+		return nil, err // a guard that can't be read sends nothing
+	case seen.Done != nil:
+		_, err := e.cfg.Ledger.Adopt(ctx, op, *seen.Done)
+		return nil, err
+	case len(seen.Drift) > 0:
+		return nil, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
+			Code: "drift", Text: "What the plan was read from has changed: " + fields(seen.Drift) + ".",
+		})
+	}
+	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, Timeout: t.Timeout}}, nil
+}
+
+// people checks that what people must say is still said: the policy in force
+// asks for no more, the yeses stand for exactly this plan, by people who still
+// may, and are young enough. Where not, the operation is revised.
+func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.Plan, t, current *tools.Tool) (moved bool, err error) {
+	inForce := policy.Evaluate(&current.Spec, plan)
+	if inForce.Outcome == tools.OutcomeDeny {
+		return true, e.expire(ctx, op, "policy_denied", "The policy now denies this action.")
+	}
+	if !policy.AsStrict(op.Requirement, inForce) {
+		return true, e.revise(ctx, op, plan, t, policy.Stricter(op.Requirement, inForce), ledger.Reason{
+			Code: "policy_stricter", Text: "The policy now asks for more people.",
+		})
+	}
+	if !op.Requirement.Asks() {
+		return false, nil
+	}
+	if op.Withdrawn {
+		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{Code: "withdrawn", Text: "A yes was taken back."})
+	}
+	if age := e.cfg.Ledger.Now().Sub(op.ApprovedAt); op.Requirement.MaxAge > 0 && age > op.Requirement.MaxAge {
+		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
+			Code: "approval_old", Text: fmt.Sprintf("The approval was older than %s when it could be sent.", op.Requirement.MaxAge),
+		})
+	}
+	decisions, err := e.cfg.Ledger.Decisions(ctx, op.Tenant, op.ID)
+	if err != nil {
+		return false, err
+	}
+	yes, err := policy.EligibleYeses(ctx, e.cfg.Person, op, decisions, policy.ShownDigest(op, plan))
+	if err != nil {
+		return false, err
+	}
+	if !policy.Full(op.Requirement.Groups, yes) {
+		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
+			Code: "approvers_changed", Text: "The people who approved may no longer do so, or approved something else.",
+		})
+	}
+	return false, nil
+}
+
+// revise asks people again with a plan read anew, or ends the operation where
+// nobody is asked or they were asked often enough.
+func (e *Executor) revise(ctx context.Context, op ledger.Operation, old tools.Plan, t *tools.Tool, req ledger.Requirement, why ledger.Reason) error {
+	if !req.Asks() {
+		return e.expire(ctx, op, why.Code, why.Text+" Preview it again.")
+	}
+	if op.Round >= ledger.MaxRounds {
+		return e.expire(ctx, op, why.Code, fmt.Sprintf("%s People were asked %d times; preview it again.", why.Text, op.Round))
+	}
+	plan, err := t.Connector.Preview(ctx, tools.Call{Args: old.Args, Agent: old.Agent, Key: old.Key})
+	switch {
+	case fault.Is(err, fault.ToolRefused), fault.Is(err, fault.SchemaViolation):
+		return e.expire(ctx, op, "refused_now", why.Text+" Now the tool refuses it: "+fault.Of(err).Detail)
+	case err != nil:
+		return err
+	}
+	anew := policy.Stricter(req, policy.Evaluate(&t.Spec, plan))
+	if anew.Outcome == tools.OutcomeDeny {
+		return e.expire(ctx, op, "policy_denied", "The policy denies the action as it would be now.")
+	}
+	_, err = e.cfg.Ledger.Revise(ctx, op, plan, plan.Digest(), anew, why)
+	return err
+}
+
+func (e *Executor) expire(ctx context.Context, op ledger.Operation, code, text string) error {
+	_, err := e.cfg.Ledger.Expire(ctx, op.Tenant, op.ID, ledger.Gateway("executor"), ledger.Reason{Code: code, Text: text})
+	return err
+}

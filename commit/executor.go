@@ -1,0 +1,193 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"countersign/approvals/policy"
+	"countersign/fault"
+	"countersign/ledger"
+	"countersign/tools"
+)
+
+// ExecutorConfig is what an Executor is made of.
+type ExecutorConfig struct {
+	Ledger   *ledger.Ledger
+	Store    DueStore
+	Registry *tools.Registry
+	// Person gives an operator as of now, for the check before dispatch that
+	// the quorum still stands.
+	Person func(ctx context.Context, tenant, id string) (policy.Person, error)
+	// Owner names this process in soft claims.
+	Owner string
+	// Poll is how often to look for work that nobody announced; 0 means 1 s.
+	Poll time.Duration
+	// Parallel bounds how many approved operations are sent at once; 0 means 16.
+	Parallel int
+	Logger   *slog.Logger
+}
+
+// DueStore is the part of ledger.Store that background loops take work from.
+type DueStore interface {
+	Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, error)
+}
+
+// Executor sends what may be sent. It is safe for concurrent use.
+type Executor struct {
+	cfg   ExecutorConfig
+	slots chan struct{}
+	wg    sync.WaitGroup
+	// stop ends the patience with a store that is away.
+	stop   chan struct{}
+	closed sync.Once
+}
+
+// NewExecutor returns an Executor. Run takes up pending operations; Start sends
+// one that was born behind its mark.
+func NewExecutor(cfg ExecutorConfig) *Executor {
+	if cfg.Poll == 0 {
+		cfg.Poll = time.Second
+	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 16
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Executor{cfg: cfg, slots: make(chan struct{}, cfg.Parallel), stop: make(chan struct{})}
+}
+
+// Start sends an operation that is behind its dispatch mark, in the background:
+// the agent may hang up, the request goes on.
+func (e *Executor) Start(op ledger.Operation, plan tools.Plan, t *tools.Tool) {
+	e.wg.Go(func() { e.send(context.Background(), op, plan, t) })
+}
+
+// Run takes up pending operations until ctx ends.
+func (e *Executor) Run(ctx context.Context) error {
+	wake, end := e.cfg.Ledger.Changes(ledger.Pending)
+	defer end()
+	tick := time.NewTicker(e.cfg.Poll)
+	defer tick.Stop()
+	for {
+		if _, err := e.RunOnce(ctx); err != nil && ctx.Err() == nil {
+			e.cfg.Logger.Warn("looking for pending operations failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// claimFor is how long a pending operation stays with the process that looked
+// at it; a crash delays it by that long, nothing else.
+const claimFor = 10 * time.Second
+
+// RunOnce takes up what is pending now and says how many operations it looked
+// at. It returns when all were started; Drain waits for their ends.
+func (e *Executor) RunOnce(ctx context.Context) (int, error) {
+	now := e.cfg.Ledger.Now()
+	due, err := e.cfg.Store.Due(ctx, ledger.DueQuery{
+		Kind: ledger.DueDispatch, Now: now, Limit: e.cfg.Parallel, Owner: e.cfg.Owner, Until: now.Add(claimFor),
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, op := range due {
+		select {
+		case e.slots <- struct{}{}:
+		case <-ctx.Done():
+			return len(due), nil
+		}
+		e.wg.Go(func() {
+			defer func() { <-e.slots }()
+			if err := e.Dispatch(ctx, op); err != nil && ctx.Err() == nil {
+				e.cfg.Logger.Warn("a pending operation was not dispatched", "operation", op.ID, "tool", op.Tool, "error", err)
+			}
+		})
+	}
+	return len(due), nil
+}
+
+// Drain waits until everything that was started has ended, or ctx ends; what
+// then still runs is left as an honest doubt to its lease.
+func (e *Executor) Drain(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		e.closed.Do(func() { close(e.stop) })
+		return ctx.Err()
+	}
+}
+
+// send lets the connector send what the mark stands for and writes what was
+// seen. It is never cancelled by a caller.
+func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Plan, t *tools.Tool) {
+	attempt := op.Attempts[len(op.Attempts)-1]
+	outcome := e.dispatch(ctx, t, plan, tools.Dispatch{
+		Operation: op.ID, Attempt: attempt.N, Deadline: attempt.Deadline, Timeout: t.Timeout,
+	})
+	op, err := e.conclude(ctx, op, outcome)
+	if err != nil {
+		e.cfg.Logger.Error("an outcome could not be written; the lease will make it unknown",
+			"operation", op.ID, "tool", op.Tool, "verdict", outcome.Verdict, "effect_id", outcome.EffectID, "error", err)
+		return
+	}
+	if err := e.HandOver(ctx, op, t); err != nil {
+		e.cfg.Logger.Warn("an unknown outcome was not handed over", "operation", op.ID, "error", err)
+	}
+}
+
+// dispatch shields the process from a connector that panics: what it may have
+// sent is in doubt.
+func (e *Executor) dispatch(ctx context.Context, t *tools.Tool, plan tools.Plan, d tools.Dispatch) (o tools.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.cfg.Logger.Error("a connector panicked", "tool", t.Name, "operation", d.Operation, "panic", p)
+			o = tools.Outcome{Verdict: tools.Unknown, Because: "The connector broke off; it may have happened."}
+		}
+	}()
+	return t.Connector.Dispatch(ctx, plan, d)
+}
+
+// conclude writes an outcome, patiently: while the store is away the evidence
+// is kept here, and the operation is answered as running or unknown, never as
+// done (I10).
+func (e *Executor) conclude(ctx context.Context, op ledger.Operation, o tools.Outcome) (ledger.Operation, error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		next, err := e.cfg.Ledger.Conclude(ctx, op, o)
+		switch {
+		case err == nil:
+			return next, nil
+		case !fault.Is(err, fault.StoreUnavailable) && !fault.Is(err, fault.OutcomeUnclear) && !fault.Is(err, fault.DiskFull):
+			return op, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-e.stop:
+			return op, err
+		}
+	}
+}
+
+// HandOver puts an unknown operation on the people's list when its tool can't
+// be asked what became of it.
+func (e *Executor) HandOver(ctx context.Context, op ledger.Operation, t *tools.Tool) error {
+	if op.State != ledger.Unknown || op.OnList || t != nil && (t.HonoursKey || t.Consistency != tools.NoLookup) {
+		return nil
+	}
+	_, err := e.cfg.Ledger.HandOver(ctx, op.Tenant, op.ID, "The upstream can't be asked whether it happened; only a person can find out.")
+	if errors.Is(err, ledger.ErrMoved) {
+		return nil
+	}
+	return err
+}

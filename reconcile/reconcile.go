@@ -1,0 +1,129 @@
+// Package reconcile moves what time must move: leases that ran out and rounds
+// that nobody decided.
+//
+// What lives here: Sweeper, a loop over the ledger's due lists.
+//
+// How it flows: a running operation whose lease is over becomes unknown, and
+// goes to the people's list when its tool can't be asked; a round past its
+// expiry expires, never approves. Each pass claims softly, so that several
+// gateways may sweep one store.
+//
+// What does not live here: sending (commit), people's words (approvals).
+// Nothing leaves unknown by a timer.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"countersign/commit"
+	"countersign/fault"
+	"countersign/ledger"
+	"countersign/tools"
+)
+
+// Config is what a Sweeper is made of.
+type Config struct {
+	Ledger   *ledger.Ledger
+	Store    commit.DueStore
+	Registry *tools.Registry
+	Executor *commit.Executor
+	Owner    string
+	// Poll is the time between two passes; 0 means 1 s.
+	Poll   time.Duration
+	Logger *slog.Logger
+}
+
+// Sweeper moves what is overdue.
+type Sweeper struct{ cfg Config }
+
+// New returns a Sweeper.
+func New(cfg Config) *Sweeper {
+	if cfg.Poll == 0 {
+		cfg.Poll = time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Sweeper{cfg: cfg}
+}
+
+// Run sweeps until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Poll)
+	defer tick.Stop()
+	for {
+		if _, err := s.RunOnce(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("a sweep failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// batch bounds one pass; a full pass is followed by another at once.
+const batch = 100
+
+// RunOnce sweeps until nothing is due and says how many operations it moved.
+func (s *Sweeper) RunOnce(ctx context.Context) (int, error) {
+	moved := 0
+	for _, kind := range []ledger.DueKind{ledger.DueLease, ledger.DueExpiry} {
+		for {
+			now := s.cfg.Ledger.Now()
+			due, err := s.cfg.Store.Due(ctx, ledger.DueQuery{Kind: kind, Now: now, Limit: batch, Owner: s.cfg.Owner, Until: now.Add(10 * time.Second)})
+			if err != nil {
+				return moved, err
+			}
+			for _, op := range due {
+				did, err := s.move(ctx, kind, op)
+				if err != nil {
+					return moved, err
+				}
+				if did {
+					moved++
+				}
+			}
+			if len(due) < batch {
+				break
+			}
+		}
+	}
+	return moved, nil
+}
+
+// move moves one overdue operation; somebody who was first is no error.
+func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Operation) (bool, error) {
+	var err error
+	switch kind {
+	case ledger.DueLease:
+		if op, err = s.cfg.Ledger.LoseLease(ctx, op.Tenant, op.ID); err == nil {
+			err = s.handOver(ctx, op)
+		}
+	case ledger.DueExpiry:
+		reason := ledger.Reason{Code: "expired", Text: "Nobody decided in time; silence is not consent."}
+		if op.State == ledger.Pending {
+			reason.Text = "It was approved but could not be sent in time; preview it again."
+		}
+		_, err = s.cfg.Ledger.Expire(ctx, op.Tenant, op.ID, ledger.Gateway("expiry"), reason)
+	}
+	if errors.Is(err, ledger.ErrMoved) || fault.Is(err, fault.InvalidState) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// handOver gives an unknown operation to people when its tool can't be asked,
+// also because its version can't be compiled any more.
+func (s *Sweeper) handOver(ctx context.Context, op ledger.Operation) error {
+	t, err := s.cfg.Registry.Version(ctx, op.ToolVersion)
+	if err != nil {
+		s.cfg.Logger.Warn("the tool of an unknown operation can't be loaded", "operation", op.ID, "tool", op.Tool, "error", err)
+		t = nil
+	}
+	return s.cfg.Executor.HandOver(ctx, op, t)
+}
