@@ -14,7 +14,7 @@ help: ## this list
 
 build: ## build bin/countersign, one static file
 	@printf 'building bin/countersign (first time some minutes, then seconds) ... '
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X countersign.Version=$(VERSION)' -o bin/countersign ./cmd/countersign
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X countersign.Version=$(VERSION)' -o bin/countersign ./cmd/countersign
 	@echo done
 
 run: build ## build, then start the demo on localhost; Ctrl-C ends it, ./data keeps its ledger

@@ -46,11 +46,18 @@ contract() {
 	}
 }
 
+rules() {
+	go test -count=1 -run '^TestHouse' . >.ci/tmp/rules.log 2>&1 || {
+		cat .ci/tmp/rules.log
+		return 1
+	}
+}
+
 check gofumpt formatted
 check "go vet" in_modules go vet ./...
 check staticcheck in_modules "$bin/staticcheck" ./...
 check "redocly lint openapi.yaml" contract
 check shellcheck shellcheck -x .ci/run .ci/*.sh
 # The rules of the house are Go tests: sizes, names, imports, clocks, skips, sums.
-check "house rules" go test -count=1 -run '^TestHouse' .
+check "house rules" rules
 exit $status

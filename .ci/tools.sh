@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 go_tools() {
 	mkdir -p tmp/bin
 	# The tools are for this machine, whatever the caller builds for.
-	(cd tools && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o ../tmp/bin/ tool ./cmd/...)
+	(cd tools && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -buildvcs=false -o ../tmp/bin/ tool ./cmd/...)
 }
 
 # npm, whose ever it is, only fetches: what it fetched runs on the Node of .ci/node.sh.
