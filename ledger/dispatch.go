@@ -85,18 +85,10 @@ func (l *Ledger) conclusion(ctx context.Context, cur Operation, ev Evidence) (Tr
 	}
 	next := folded
 	next.LeaseUntil = noTime
-	event := Event{Verb: VerbFinish, Actor: ev.By, Evidence: ev.ID}
-	unsent := ev.Verdict == tools.NotSent
-	switch {
-	case unsent && len(next.Attempts) < MaxUnsent:
-		event.Verb = VerbRelease
-		next.State = Unknown
-		if !next.Touched() {
-			next.State = Pending
-			next.NotBefore = l.Now().Add(unsentBackoff(len(next.Attempts)))
-		}
-	default:
-		next.State = Judge(next.Attempts)
+	event := Event{Actor: ev.By, Evidence: ev.ID}
+	event.Verb, next.State = concluded(next.Attempts, ev.Verdict)
+	if next.State == Pending {
+		next.NotBefore = l.Now().Add(unsentBackoff(len(next.Attempts)))
 	}
 	next.Reason = reasonOf(next.State, ev)
 	event.Reason = next.Reason

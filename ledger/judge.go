@@ -53,3 +53,19 @@ func prove(attempts []Attempt, n int, v tools.Verdict) []Attempt {
 	}
 	return out
 }
+
+// concluded says which verb the outcome of the current attempt is, and where it
+// leads: proof that nothing was sent releases the operation for another try, a
+// bounded number of times; everything else finishes it by the verdict on all
+// attempts.
+func concluded(attempts []Attempt, v tools.Verdict) (Verb, State) {
+	if v != tools.NotSent || len(attempts) >= MaxUnsent {
+		return VerbFinish, Judge(attempts)
+	}
+	for _, a := range attempts {
+		if a.Proof != tools.NotSent {
+			return VerbRelease, Unknown
+		}
+	}
+	return VerbRelease, Pending
+}
