@@ -1,0 +1,220 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"countersign/ledger"
+	"countersign/tools"
+)
+
+// Open implements ledger.Store. Of several conditions that don't hold, the head
+// is named first: an operation that exists is the answer, whatever else is
+// wrong.
+func (db *DB) Open(ctx context.Context, o ledger.Opening) error {
+	rows, err := birthRows(o)
+	if err != nil {
+		return err
+	}
+	return db.write(ctx, func(t *tx) error {
+		err := db.open(t, o, rows)
+		var refused *ledger.Refused
+		if !errors.As(err, &refused) {
+			return err
+		}
+		// A repeat of an applied write is refused too: its own operation stands
+		// in its way.
+		_, e := findWrite(t, o.WriteID)
+		switch {
+		case e == nil:
+			return nil
+		case isNotFound(e):
+			return refused
+		default:
+			return e
+		}
+	})
+}
+
+func (db *DB) open(t *tx, o ledger.Opening, rows []birth) error {
+	for i, n := range o.New {
+		if err := checkHead(t, n); err != nil {
+			return err
+		}
+		if err := checkEpoch(t, n.Operation.Tenant, o.Epoch); err != nil {
+			return err
+		}
+		if err := db.checkPreview(t, n.Operation.Tenant, n.Preview); err != nil {
+			return err
+		}
+		if err := db.checkTime(n.NotAfter); err != nil {
+			return err
+		}
+		if err := bear(t, o.WriteID, n, rows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// birth is a new operation as it goes into the tables, encoded by the caller's
+// goroutine: the writer's is the one that everybody waits for.
+type birth struct{ doc, plan, event, evidence string }
+
+func birthRows(o ledger.Opening) ([]birth, error) {
+	if len(o.New) == 0 || o.WriteID == "" {
+		return nil, errors.New("sqlstore: an opening needs operations and a write id")
+	}
+	rows := make([]birth, len(o.New))
+	for i, n := range o.New {
+		if n.Operation.ID == "" || n.Operation.Tenant == "" || n.Operation.Version != 1 {
+			return nil, fmt.Errorf("sqlstore: %q of tenant %q, version %d, can't be opened", n.Operation.ID, n.Operation.Tenant, n.Operation.Version)
+		}
+		var errs [4]error
+		rows[i].doc, errs[0] = encode(n.Operation)
+		rows[i].plan, errs[1] = encode(newPlanDoc(n.Plan))
+		rows[i].event, errs[2] = encode(n.Event)
+		if n.Evidence != nil {
+			rows[i].evidence, errs[3] = encode(n.Evidence)
+		}
+		if err := errors.Join(errs[:]...); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// checkHead refuses unless the newest generation under the key is the one that
+// was evaluated, in the version that was evaluated, and the new one follows it.
+func checkHead(t *tx, n ledger.NewOperation) error {
+	op := n.Operation
+	var head struct {
+		id                  string
+		generation, version int64
+	}
+	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&head.id, &head.generation, &head.version) },
+		`SELECT id, generation, version FROM operations
+		WHERE slot = $1 AND tool = $2 AND tenant = $3 AND key = $4 ORDER BY generation DESC LIMIT 1`,
+		ref(op.Tenant, op.Key), op.Tool, op.Tenant, op.Key)
+	if err != nil {
+		return err
+	}
+	was := n.Head.Operation
+	if head.id != was.ID || head.version != was.Version || int64(op.Generation) != head.generation+1 {
+		return &ledger.Refused{Why: ledger.HeadMoved}
+	}
+	return nil
+}
+
+func (db *DB) checkTime(notAfter time.Time) error {
+	if !notAfter.IsZero() && db.now().After(notAfter) {
+		return &ledger.Refused{Why: ledger.TooLate}
+	}
+	return nil
+}
+
+// bear writes one operation with everything born with it.
+func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
+	op := n.Operation
+	run := some(op.Run != nil, nil)
+	if op.Run != nil {
+		run = op.Run.ID
+	}
+	row, err := one(t, column[int64], `INSERT INTO operations
+		(id, tenant, slot, tool, key, generation, agent, run, args,
+			version, state, on_list, asked, dispatch_at, lease_at, expire_at, doc)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		RETURNING n`,
+		append([]any{
+			op.ID, op.Tenant, ref(op.Tenant, op.Key), op.Tool, op.Key, op.Generation,
+			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest),
+		}, append(moving(op), b.doc)...)...)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO manifests (version, text, upstream, upstream_url)
+		VALUES ($1, $2, $3, $4) ON CONFLICT (version) DO NOTHING`,
+		n.Manifest.Version, string(n.Manifest.Text), n.Manifest.Upstream, n.Manifest.UpstreamURL); err != nil {
+		return err
+	}
+	if err := putPlan(t, row, op.Round, b.plan); err != nil {
+		return err
+	}
+	if n.Evidence != nil {
+		if err := putEvidence(t, row, n.Evidence.ID, b.evidence); err != nil {
+			return err
+		}
+	}
+	return putEvent(t, row, op, writeID, b.event)
+}
+
+// moving gives the columns that a transition may change, in the order of the
+// statements: version, state, on_list, asked, dispatch_at, lease_at, expire_at.
+func moving(op ledger.Operation) []any {
+	asked := op.State == ledger.Rejected && !op.Reopened
+	return []any{
+		op.Version, string(op.State), flag(op.OnList),
+		some(asked, askedRef(op.Tenant, op.Tool, op.ArgsDigest, op.Agent.ID)),
+		some(op.State == ledger.Pending, nanos(op.NotBefore)),
+		some(op.State == ledger.Running, nanos(op.LeaseUntil)),
+		some((op.State == ledger.AwaitingApproval || op.State == ledger.Pending) && !op.ExpiresAt.IsZero(), nanos(op.ExpiresAt)),
+	}
+}
+
+func askedRef(tenant, tool, argsDigest, agent string) []byte {
+	return ref(tenant, tool, argsDigest, agent)
+}
+
+func putPlan(t *tx, row int64, round int, doc string) error {
+	_, err := t.exec(`INSERT INTO rounds (operation, round, doc) VALUES ($1, $2, $3)`, row, round, doc)
+	return err
+}
+
+func putEvidence(t *tx, row int64, id, doc string) error {
+	_, err := t.exec(`INSERT INTO evidence (operation, id, doc) VALUES ($1, $2, $3)
+		ON CONFLICT (operation, id) DO NOTHING`, row, id, doc)
+	return err
+}
+
+func putEvent(t *tx, row int64, op ledger.Operation, writeID, doc string) error {
+	_, err := t.exec(`INSERT INTO events (operation, version, tenant, write_ref, write_id, doc)
+		VALUES ($1, $2, $3, $4, $5, $6)`, row, op.Version, op.Tenant, writeRef(writeID), writeID, doc)
+	return err
+}
+
+// findWrite gives the operation that a write id touched.
+func findWrite(q querier, writeID string) (ledger.Operation, error) {
+	return one(q, document[ledger.Operation],
+		`SELECT o.doc FROM events e JOIN operations o ON o.n = e.operation
+		WHERE e.write_ref = $1 AND e.write_id = $2 ORDER BY e.seq LIMIT 1`,
+		writeRef(writeID), writeID)
+}
+
+// ByWrite implements ledger.Store.
+func (db *DB) ByWrite(ctx context.Context, writeID string) (ledger.Operation, error) {
+	return findWrite(db.reader(ctx), writeID)
+}
+
+// Plan implements ledger.Store.
+func (db *DB) Plan(ctx context.Context, tenant, operation string, round int) (tools.Plan, error) {
+	d, err := one(db.reader(ctx), document[planDoc],
+		`SELECT r.doc FROM operations o JOIN rounds r ON r.operation = o.n
+		WHERE o.id = $1 AND o.tenant = $2 AND r.round = $3`, operation, tenant, round)
+	if err != nil {
+		return tools.Plan{}, err
+	}
+	return d.plan(), nil
+}
+
+// Manifest implements ledger.Store.
+func (db *DB) Manifest(ctx context.Context, version string) (ledger.Manifest, error) {
+	return one(db.reader(ctx), func(rows *sql.Rows) (m ledger.Manifest, err error) {
+		var text string
+		err = rows.Scan(&m.Version, &text, &m.Upstream, &m.UpstreamURL)
+		m.Text = []byte(text)
+		return m, err
+	}, `SELECT version, text, upstream, upstream_url FROM manifests WHERE version = $1`, version)
+}
