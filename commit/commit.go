@@ -84,7 +84,7 @@ func (s *Service) Commit(ctx context.Context, r Request) (Result, error) {
 	if err := s.sameCall(r, claims); err != nil {
 		return Result{}, err
 	}
-	op, err := s.cfg.Ledger.Generation(ctx, claims.Tenant, claims.Tool, claims.KeyDigest, int(claims.Generation))
+	op, err := s.cfg.Ledger.Generation(ctx, claims.Tenant, claims.Tool, claims.KeyDigest, claims.Generation)
 	switch {
 	case err == nil:
 		return s.replay(ctx, r, op, claims.ArgsDigest)

@@ -289,7 +289,7 @@ func (s *Service) store(ctx context.Context, r Request, t *tools.Tool, plan tool
 	}
 	token, claims, err := s.cfg.Signer.Mint(tokens.Binding{
 		Subject: p.Agent, Tenant: p.Tenant, Tool: p.Tool, ToolVersion: p.ToolVersion,
-		KeyDigest: ledger.KeyDigest(p.Key), Generation: int64(p.Generation), ArgsDigest: p.ArgsDigest,
+		KeyDigest: ledger.KeyDigest(p.Key), Generation: p.Generation, ArgsDigest: p.ArgsDigest,
 		PreviewDigest: p.PlanDigest, PreviewID: p.ID, PolicyDigest: req.Digest, LedgerGeneration: g.Generation,
 	})
 	if err != nil {
