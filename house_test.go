@@ -170,7 +170,7 @@ func TestHouse_FileSizes(t *testing.T) {
 		if f.isTest() {
 			limit = 700
 		}
-		if lines := strings.Count(f.text, "\n"); lines > limit && !strings.HasSuffix(f.path, ".gen.go") {
+		if lines := strings.Count(f.text, "\n"); lines > limit && !f.isGenerated() {
 			t.Errorf("%s has %d lines, more than %d: a file tells one noun or one verb", f.path, lines, limit)
 		}
 	}
@@ -249,6 +249,9 @@ func skips(file *ast.File) (found []token.Pos) {
 		switch n := n.(type) {
 		case *ast.IfStmt:
 			return !isCall(n.Cond, "testing", "Short")
+			return !drawsRapid(n.Type)
+		case *ast.FuncDecl:
+			return !drawsRapid(n.Type)
 		case *ast.CallExpr:
 			for _, on := range []string{"t", "b", "f", "tb", "tt"} {
 				if isCall(n, on, "Skip") || isCall(n, on, "Skipf") || isCall(n, on, "SkipNow") {
@@ -259,6 +262,25 @@ func skips(file *ast.File) (found []token.Pos) {
 		return true
 	})
 	return found
+}
+
+// drawsRapid tells a property of package rapid: its Skip throws one draw away and
+// goes on to the next.
+func drawsRapid(f *ast.FuncType) bool {
+	for _, param := range f.Params.List {
+		star, _ := param.Type.(*ast.StarExpr)
+		if star == nil {
+			continue
+		}
+		sel, _ := star.X.(*ast.SelectorExpr)
+		if sel == nil || sel.Sel.Name != "T" {
+			continue
+		}
+		if pkg, _ := sel.X.(*ast.Ident); pkg != nil && pkg.Name == "rapid" {
+			return true
+		}
+	}
+	return false
 }
 
 func isCall(e ast.Expr, on, method string) bool {
@@ -279,6 +301,7 @@ func TestHouse_Finders(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
 func a() { _ = time.Now(); f(time.Now); c := C{Now: time.Now, At: time.Now()}; c.Now = time.Now; c.At = time.Since(c.At) }
 func b(t *testing.T) { if testing.Short() { t.Skip() }; if x { t.Skipf("x") }; t.SkipNow(); d.Skip() }
+func c(t *testing.T) { rapid.Check(t, func(t *rapid.T) { t.Skip() }) }
 `, 0)
 	require.NoError(t, err)
 	require.Len(t, clockReads(file), 4)
@@ -329,6 +352,8 @@ type goFile struct {
 }
 
 func (f goFile) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
+
+func (f goFile) isGenerated() bool { return strings.HasSuffix(f.path, ".gen.go") }
 
 // isSuite tells the packages that exist for tests: storetest, tooltest and their like.
 func (f goFile) isSuite() bool { return strings.HasSuffix(path.Dir(f.path), "test") }
@@ -400,7 +425,7 @@ func packages(t *testing.T) []pkg {
 	require.NoError(t, err)
 	docs := map[string]string{}
 	for _, f := range goFiles(t) {
-		if doc := f.ast.Doc.Text(); doc != "" && !f.isTest() {
+		if doc := f.ast.Doc.Text(); doc != "" && !f.isTest() && !f.isGenerated() {
 			docs[path.Dir(f.path)] += doc
 		}
 	}
