@@ -249,6 +249,7 @@ func skips(file *ast.File) (found []token.Pos) {
 		switch n := n.(type) {
 		case *ast.IfStmt:
 			return !isCall(n.Cond, "testing", "Short")
+		case *ast.FuncLit:
 			return !drawsRapid(n.Type)
 		case *ast.FuncDecl:
 			return !drawsRapid(n.Type)
