@@ -97,6 +97,10 @@ func ref(parts ...string) []byte {
 	return sum[:16]
 }
 
+// slotRef is the indexed name of one key of one tenant. It is made from the
+// key's digest, because a commit token carries no more.
+func slotRef(tenant, keyDigest string) []byte { return ref(tenant, keyDigest) }
+
 // writeRef is an 8-byte key for an index of write ids; the id is compared too.
 func writeRef(writeID string) int64 {
 	sum := hash(writeID)

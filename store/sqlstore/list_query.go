@@ -90,7 +90,7 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 		where = append(where, "tenant = "+q.arg(q.Tenant))
 	}
 	if q.Key != "" {
-		where = append(where, "slot = "+q.arg(ref(q.Tenant, q.Key)), q.checked("key", q.Key))
+		where = append(where, "slot = "+q.arg(slotRef(q.Tenant, ledger.KeyDigest(q.Key))), q.checked("key", q.Key))
 	}
 	if q.Run != "" {
 		is(byRun, "run", q.Run)

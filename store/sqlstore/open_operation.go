@@ -98,7 +98,7 @@ func checkHead(t *tx, n ledger.NewOperation) error {
 	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&head.id, &head.generation, &head.version) },
 		`SELECT id, generation, version FROM operations
 		WHERE slot = $1 AND tool = $2 AND tenant = $3 AND key = $4 ORDER BY generation DESC LIMIT 1`,
-		ref(op.Tenant, op.Key), op.Tool, op.Tenant, op.Key)
+		slotRef(op.Tenant, op.KeyDigest), op.Tool, op.Tenant, op.Key)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		RETURNING n`,
 		append([]any{
-			op.ID, op.Tenant, ref(op.Tenant, op.Key), op.Tool, op.Key, op.Generation,
+			op.ID, op.Tenant, slotRef(op.Tenant, op.KeyDigest), op.Tool, op.Key, op.Generation,
 			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest),
 		}, append(moving(op), b.doc)...)...)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func (db *DB) Head(ctx context.Context, tenant, tool, key string) (ledger.Head, error) {
 	op, err := one(db.reader(ctx), document[ledger.Operation],
 		`SELECT doc FROM operations WHERE slot = $1 AND tool = $2 AND tenant = $3 AND key = $4
-		ORDER BY generation DESC LIMIT 1`, ref(tenant, key), tool, tenant, key)
+		ORDER BY generation DESC LIMIT 1`, slotRef(tenant, ledger.KeyDigest(key)), tool, tenant, key)
 	if isNotFound(err) {
 		return ledger.Head{}, nil
 	}
@@ -19,10 +19,14 @@ func (db *DB) Head(ctx context.Context, tenant, tool, key string) (ledger.Head, 
 }
 
 // Generation implements ledger.Store.
-func (db *DB) Generation(ctx context.Context, tenant, tool, key string, generation int) (ledger.Operation, error) {
-	return one(db.reader(ctx), document[ledger.Operation],
-		`SELECT doc FROM operations WHERE slot = $1 AND tool = $2 AND generation = $3 AND tenant = $4 AND key = $5`,
-		ref(tenant, key), tool, generation, tenant, key)
+func (db *DB) Generation(ctx context.Context, tenant, tool, keyDigest string, generation int) (ledger.Operation, error) {
+	op, err := one(db.reader(ctx), document[ledger.Operation],
+		`SELECT doc FROM operations WHERE slot = $1 AND tool = $2 AND generation = $3 AND tenant = $4`,
+		slotRef(tenant, keyDigest), tool, generation, tenant)
+	if err == nil && op.KeyDigest != keyDigest {
+		return ledger.Operation{}, ledger.ErrNotFound
+	}
+	return op, err
 }
 
 // RejectedAsk implements ledger.Store.
