@@ -172,13 +172,23 @@ type Plan struct {
 	// Basis are the fields that the prediction was read from. A changed one is
 	// drift.
 	Basis []BasisField `json:"basis,omitempty"`
-	// Reads are the upstream's answers that the plan was made from, as later
-	// expressions see them.
+	// Reads are the upstream's answers that expressions use after preview, by
+	// name: status, headers, body.
 	Reads map[string]any `json:"reads,omitempty"`
 	// Wire is the connector's own rendering of exactly what will be sent,
 	// without credentials.
-	Wire     json.RawMessage `json:"wire"`
-	Warnings []Warning       `json:"warnings,omitempty"`
+	Wire json.RawMessage `json:"wire"`
+	// Goal is what several alternative tools would achieve, if the manifest
+	// names one: at most one of them takes effect.
+	Goal     *Goal     `json:"goal,omitempty"`
+	Warnings []Warning `json:"warnings,omitempty"`
+}
+
+// Goal names what alternative tools share; unique per tenant while an operation
+// that carries it may have an effect.
+type Goal struct {
+	Group string `json:"group"`
+	Value string `json:"value"`
 }
 
 // BasisField is one field that the prediction depends on, with the value read.
