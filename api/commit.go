@@ -1,0 +1,40 @@
+package api
+
+import (
+	"context"
+
+	"countersign/commit"
+)
+
+func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (CommitToolResponseObject, error) {
+	// Only a name that no tool can ever have is refused here: a tool that was
+	// withdrawn still answers the repeats of its commits.
+	if !toolForm.MatchString(r.Tool) {
+		return nil, toolNotFound()
+	}
+	wait := secondsOf(r.Params.Wait, defaultWait)
+	h.patient(ctx, wait)
+	x := of(ctx)
+	// A caller who hangs up must not leave an opened operation without its
+	// dispatch.
+	ctx = context.WithoutCancel(ctx)
+	res, err := h.cfg.Commit.Commit(ctx, commit.Request{
+		Agent: *x.who.agent, Tool: r.Tool, Token: r.Body.CommitToken, Args: argsOf(ctx),
+		RequestID: x.requestID, Wait: wait,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := h.opened(ctx, res.Operation)
+	if res.Replayed {
+		o = again(o)
+	}
+	if res.Operation.State.Final() {
+		return CommitTool200JSONResponse{Body: o, Headers: CommitTool200ResponseHeaders{
+			IdempotencyReplayed: res.Replayed, Location: o.URL,
+		}}, nil
+	}
+	return CommitTool202JSONResponse{Body: o, Headers: CommitTool202ResponseHeaders{
+		IdempotencyReplayed: res.Replayed, Location: o.URL, RetryAfter: o.Next.AfterSeconds,
+	}}, nil
+}

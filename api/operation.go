@@ -1,0 +1,214 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"countersign/approvals/policy"
+	"countersign/ledger"
+	"countersign/tools"
+)
+
+// visible reports whether the caller may see an operation of their tenant: an
+// agent its own, an operator all (S15).
+func visible(op ledger.Operation, who principal) bool {
+	return who.operator != nil || op.Agent.ID == who.agent.ID
+}
+
+// summary is an operation as the ledger's row tells it. said are the decisions
+// of people, where they were read.
+func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decision) OperationSummary {
+	mine := visible(op, who)
+	o := OperationSummary{
+		ID: op.ID, Tool: op.Tool, ToolVersion: op.ToolVersion, State: OperationState(op.State),
+		IdempotencyKey: op.Key, Generation: op.Generation, Agent: Principal{ID: op.Agent.ID, Name: op.Agent.Name},
+		ArgsDigest: op.ArgsDigest, Headline: op.Headline, Reversible: op.Reversible,
+		EffectID: op.EffectID, Result: op.Result, Attempts: len(op.Attempts), RetryCount: op.Retries(),
+		RequestID: op.RequestID, EvidenceBoundary: EvidenceBoundary(op.EvidenceBoundary), AgainOf: op.AgainOf,
+		Adopted: op.Adopted, AllowedActions: allowed(op, who, said),
+		CreatedAt: op.CreatedAt.UTC(), UpdatedAt: op.UpdatedAt.UTC(),
+		URL: operationURL(op), Next: s.nextOf(op, mine),
+	}
+	if op.Reason != nil {
+		o.Reason = OperationReason{Code: op.Reason.Code, Text: op.Reason.Text}
+	}
+	// Run and call are the words of the agent that asked.
+	if op.Run != nil && mine {
+		o.Run = Run{ID: op.Run.ID, Step: op.Run.Step, Call: op.Run.Call}
+		o.ToolCallID = op.Run.Call
+	}
+	return o
+}
+
+// operation is the whole of an operation for the caller of the request.
+func (s *Server) operation(ctx context.Context, op ledger.Operation) (Operation, error) {
+	plan, err := s.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
+	if err != nil {
+		return Operation{}, err
+	}
+	var said []ledger.Decision
+	if wasAsked(op) {
+		if said, err = s.cfg.Ledger.Decisions(ctx, op.Tenant, op.ID); err != nil {
+			return Operation{}, err
+		}
+	}
+	return s.render(ctx, op, plan, said), nil
+}
+
+// render puts what was read into the contract's form.
+func (s *Server) render(ctx context.Context, op ledger.Operation, plan tools.Plan, said []ledger.Decision) Operation {
+	return Operation{
+		OperationSummary: s.summary(op, of(ctx).who, said),
+		Args:             s.redacted(ctx, op.ToolVersion, plan.Args),
+		Effects:          effectsOf(plan.Effects),
+		Approval:         s.approvalOf(op, said),
+	}
+}
+
+// opened answers with an operation that a commit has opened, whatever fails now:
+// what exists is answered as an operation.
+func (s *Server) opened(ctx context.Context, op ledger.Operation) Operation {
+	o, err := s.operation(ctx, op)
+	if err != nil {
+		s.cfg.Log.Error("an operation is answered without its plan", "request_id", of(ctx).requestID, "operation", op.ID, "error", err)
+		return Operation{OperationSummary: s.summary(op, of(ctx).who, nil), Args: Args{}, Effects: []Effect{}}
+	}
+	return o
+}
+
+// again marks an answer that repeats what existed before the request.
+func again(o Operation) Operation {
+	o.Replayed, o.FirstAt = true, o.CreatedAt
+	return o
+}
+
+// wasAsked reports that people are or were asked about an operation.
+func wasAsked(op ledger.Operation) bool { return op.Requirement.Asks() }
+
+// approvalOf is what people must say and have said in the current round; zero
+// when nobody was asked.
+func (s *Server) approvalOf(op ledger.Operation, said []ledger.Decision) OperationApproval {
+	if !wasAsked(op) {
+		return OperationApproval{}
+	}
+	a := OperationApproval{
+		ID: approvalID(op), Round: op.Round, Groups: groupsOf(op.Requirement.Groups), Rule: op.Requirement.Rule,
+		Decided: []Decided{}, ExpiresAt: op.ExpiresAt.UTC(), URL: s.pageURL(op),
+	}
+	for _, d := range said {
+		if d.Round == op.Round {
+			a.Decided = append(a.Decided, Decided{
+				Decision: DecisionWord(d.Verb), By: Principal{ID: d.Person, Name: d.Name}, At: d.At.UTC(),
+			})
+		}
+	}
+	return a
+}
+
+// pageURL is where people decide.
+func (s *Server) pageURL(op ledger.Operation) string {
+	return s.cfg.PublicURL + "/operations/" + op.ID
+}
+
+// allowed lists what the caller may do with an operation now.
+func allowed(op ledger.Operation, who principal, said []ledger.Decision) []AllowedAction {
+	can := []AllowedAction{}
+	if !visible(op, who) {
+		return can
+	}
+	verbs := ledger.AllowedVerbs(op)
+	has := func(v ledger.Verb) bool { return slices.Contains(verbs, v) }
+	if has(ledger.VerbCancel) {
+		can = append(can, AllowedActionCancel)
+	}
+	if who.operator == nil {
+		return can
+	}
+	if has(ledger.VerbApprove) && whyNot(op, who, said) == "" {
+		can = append(can, AllowedActionApprove, AllowedActionReject)
+	}
+	if has(ledger.VerbReopen) && !op.Reopened && op.Agent.Owner != who.operator.ID {
+		can = append(can, AllowedActionReopen)
+	}
+	if has(ledger.VerbResolve) {
+		can = append(can, AllowedActionResolve)
+	}
+	return can
+}
+
+// whyNot says why an operator may not decide on the current round; empty when
+// they may.
+func whyNot(op ledger.Operation, who principal, said []ledger.Decision) string {
+	if op.State != ledger.AwaitingApproval {
+		return "Nobody is asked any more."
+	}
+	if may, why := policy.Eligible(op, who.person()); !may {
+		return why
+	}
+	if slices.ContainsFunc(said, func(d ledger.Decision) bool { return d.Round == op.Round && d.Person == who.operator.ID }) {
+		return "You have already decided on this."
+	}
+	return ""
+}
+
+// redacted shows arguments with sensitive values as their digest. When the
+// tool's definition can't be had any more, nobody knows which those are, and
+// none is shown.
+func (s *Server) redacted(ctx context.Context, version string, args map[string]any) Args {
+	t, err := s.cfg.Registry.Version(ctx, version)
+	if err != nil || args == nil {
+		return Args{}
+	}
+	return t.Redact(args)
+}
+
+func effectsOf(list []tools.Effect) []Effect {
+	out := make([]Effect, len(list))
+	for i, e := range list {
+		out[i] = Effect{
+			Verb: e.Verb, Target: e.Target, Before: e.Before, After: e.After,
+			Summary: e.Summary, Count: e.Count, Outside: e.Outside,
+		}
+		if e.Money != nil {
+			out[i].Money = Money{Amount: e.Money.Amount, Currency: e.Money.Currency}
+		}
+	}
+	return out
+}
+
+func basisOf(list []tools.BasisField) []BasisField {
+	out := make([]BasisField, len(list))
+	for i, b := range list {
+		out[i] = BasisField{Field: b.Field, Value: b.Value}
+	}
+	return out
+}
+
+func warningsOf(list []tools.Warning) []Warning {
+	out := make([]Warning, len(list))
+	for i, w := range list {
+		out[i] = Warning{Code: w.Code, Pointer: w.Pointer, Text: w.Text}
+	}
+	return out
+}
+
+// groupsOf never is nil: nobody is asked is an empty object.
+func groupsOf(groups map[string]int) Groups {
+	out := make(Groups, len(groups))
+	for name, n := range groups {
+		out[name] = n
+	}
+	return out
+}
+
+// undoOf says how a plan's effect could be taken back.
+func undoOf(t *tools.Tool, plan tools.Plan) Undo {
+	if t == nil || t.UndoTool == "" {
+		return Undo{}
+	}
+	text := plan.UndoText
+	if text == "" {
+		text = "Call " + t.UndoTool + "."
+	}
+	return Undo{Tool: t.UndoTool, Text: text}
+}
