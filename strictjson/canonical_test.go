@@ -55,18 +55,37 @@ func TestCanonical_native(t *testing.T) {
 		value any
 		want  string
 	}{
-		{int(-1), "-1"}, {int8(-128), "-128"}, {int16(5), "5"}, {int32(5), "5"}, {int64(math.MinInt64), "-9223372036854775808"},
-		{uint(1), "1"}, {uint8(255), "255"}, {uint16(5), "5"}, {uint32(5), "5"}, {uint64(math.MaxUint64), "18446744073709551615"},
-		{float32(0.5), "0.5"}, {1.0, "1"}, {math.Copysign(0, -1), "0"}, {1e20, "100000000000000000000"}, {1e21, "1e+21"}, {1.5e300, "1.5e+300"},
-		{[]string{"b", "a"}, `["b","a"]`}, {map[string]string{"b": "1", "a": "2"}, `{"a":"2","b":"1"}`},
+		{int(-1), "-1"},
+		{int8(-128), "-128"},
+		{int16(5), "5"},
+		{int32(5), "5"},
+		{int64(math.MinInt64), "-9223372036854775808"},
+		{uint(1), "1"},
+		{uint8(255), "255"},
+		{uint16(5), "5"},
+		{uint32(5), "5"},
+		{uint64(math.MaxUint64), "18446744073709551615"},
+		{float32(0.5), "0.5"},
+		{1.0, "1"},
+		{math.Copysign(0, -1), "0"},
+		{1e20, "100000000000000000000"},
+		{1e21, "1e+21"},
+		{1.5e300, "1.5e+300"},
+		{[]string{"b", "a"}, `["b","a"]`},
+		{map[string]string{"b": "1", "a": "2"}, `{"a":"2","b":"1"}`},
 		{[]map[string]any{{"b": 1, "a": nil}, nil}, `[{"a":null,"b":1},{}]`},
-		{[]any(nil), "[]"}, {map[string]any(nil), "{}"},
+		{[]any(nil), "[]"},
+		{map[string]any(nil), "{}"},
 		// Not admitted by Parse, and still never rounded (trap 5).
-		{json.Number("9007199254740993"), "9007199254740993"}, {json.Number("1e400"), "1e+400"}, {json.Number("-0.0"), "0"},
+		{json.Number("9007199254740993"), "9007199254740993"},
+		{json.Number("1e400"), "1e+400"},
+		{json.Number("-0.0"), "0"},
 		{json.Number("0.1000000000000000055511151231257827021181583404541015625"), "0.1000000000000000055511151231257827021181583404541015625"},
 		{int64(9007199254740993), "9007199254740993"},
 		// Bytes that are no text, and that no text looks like.
-		{"a\xff\xc0b", `"a\udcff\udcc0b"`}, {map[string]any{"\x80": 1}, `{"\udc80":1}`}, {"\ufffd", "\"\ufffd\""},
+		{"a\xff\xc0b", `"a\udcff\udcc0b"`},
+		{map[string]any{"\x80": 1}, `{"\udc80":1}`},
+		{"\ufffd", "\"\ufffd\""},
 	} {
 		require.Equal(t, c.want, string(strictjson.Canonical(c.value)), "%T %v", c.value, c.value)
 	}
@@ -75,7 +94,12 @@ func TestCanonical_native(t *testing.T) {
 func TestCanonical_panics_on_what_is_not_JSON(t *testing.T) {
 	for _, v := range []any{
 		math.NaN(), math.Inf(1), math.Inf(-1), float32(math.Inf(1)), json.Number(""), json.Number("abc"), json.Number("01"),
-		json.Number("1 "), json.Number("NaN"), json.Number("1e99999999999"), struct{}{}, func() {}, new(int), []int{1}, map[int]any{}, []byte("x"),
+		json.Number("1 "), json.Number("NaN"), json.Number("1e99999999999"),
+		struct{}{},
+		func() {}, new(int),
+		[]int{1},
+		map[int]any{},
+		[]byte("x"),
 	} {
 		require.Panics(t, func() { strictjson.Canonical([]any{v}) }, "%T %v", v, v)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"math/big"
 	"testing"
 	"unicode/utf8"
@@ -114,7 +115,7 @@ func requireSame(t *testing.T, want, got any) {
 // wherever JSON has one at all.
 func FuzzCanonical(f *testing.F) {
 	f.Add("a", "b", 1.5, int64(1))
-	f.Add("", "\x00", -0.0, int64(9007199254740993))
+	f.Add("", "\x00", math.Copysign(0, -1), int64(9007199254740993))
 	f.Add("\ufb33", "😀", 1e21, int64(-9007199254740991))
 	f.Add("\xff", "\xfe", 5e-324, int64(0))
 	f.Add("\\udcff", "\xff", 0.1, int64(10))

@@ -85,7 +85,7 @@ func decompose(text string, buf []byte) (d decimal, ok bool) {
 	}
 	mantissa := text
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
-		exponent, err := strconv.ParseInt(text[i+1:], 10, 32)
+		exponent, err := strconv.ParseInt(text[i+1:], 10, 31) // leaves room for point
 		if err != nil {
 			return d, false
 		}

@@ -73,6 +73,7 @@ func TestParse_numbers_refused(t *testing.T) {
 		"0.10000000000000001":        "is not exact",
 		"9007199254740990.5":         "is not exact",
 		"4503599627370495.4":         "is not exact",
+		"9007199254.740901":          "is not exact",
 		"-2.2250738585072011e-308":   "is not exact",
 		strings.Repeat("9", 100_000): "more than 17 significant digits",
 	} {

@@ -74,7 +74,9 @@ func (l Limits) withDefaults() Limits {
 //	                     a string over its limit or one character made of more
 //	                     than 32 code points
 //	forbidden_text       a string with U+0000
-//	number_out_of_range  a number that a double cannot hold exactly (S61)
+//	number_out_of_range  a number with more than 17 significant digits, with an
+//	                     integral value beyond ±(2^53-1), or that a double
+//	                     cannot hold exactly (S61)
 //
 // Member names are kept exactly: "a" and "A" are two names. Minus zero becomes
 // 0, so that one value has one text; every other number keeps its spelling.
