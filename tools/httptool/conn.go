@@ -1,0 +1,75 @@
+package httptool
+
+import (
+	"errors"
+	"net"
+	"sync"
+)
+
+// errSealed is a write on a connection after its request was given up.
+var errSealed = errors.New("the request was given up before this write")
+
+// gateConn stands between the HTTP code and a connection (above TLS). It proves
+// what "not sent" claims: as long as no Write has begun, not one byte of the
+// request is on the wire, and once sealed none will be.
+type gateConn struct {
+	net.Conn
+
+	mu     sync.Mutex
+	sealed bool
+	began  bool  // a Write has begun since arm
+	bytes  int64 // written since arm
+	// first is asked once, just before the first byte.
+	first func() error
+}
+
+// arm prepares the gate for one request. first may refuse it at the last moment.
+func (c *gateConn) arm(first func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began, c.bytes, c.first = false, 0, first
+}
+
+// Write implements net.Conn.
+func (c *gateConn) Write(p []byte) (int, error) {
+	if err := c.pass(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	c.bytes += int64(n)
+	c.mu.Unlock()
+	return n, err
+}
+
+// pass lets a write begin, or refuses it. The mark is made before the bytes go.
+func (c *gateConn) pass() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sealed {
+		return errSealed
+	}
+	if !c.began && c.first != nil {
+		if err := c.first(); err != nil {
+			c.sealed = true
+			return err
+		}
+	}
+	c.began = true
+	return nil
+}
+
+// seal refuses every later write and says whether one has begun.
+func (c *gateConn) seal() (began bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealed = true
+	return c.began
+}
+
+// sent is the number of bytes written since arm.
+func (c *gateConn) sent() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
