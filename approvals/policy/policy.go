@@ -74,8 +74,10 @@ func describe(r tools.ApprovalRule) string {
 		return said + ", nobody is asked"
 	case tools.OutcomeApprove:
 		return said + ", " + Groups(r.Groups)
-	default:
+	case tools.OutcomeDeny:
 		return r.Reason
+	default:
+		return said + ", a word that no rule knows"
 	}
 }
 
