@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+
+	"countersign/api"
 )
 
 const (
@@ -62,15 +63,7 @@ func (g *gateway) serve(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      90 * time.Second, // longer than the longest long poll
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
-	}
+	srv := api.Hardened(handler, g.log)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ln = limitListener(ln, g.cfg.Limits.Connections)
@@ -89,6 +82,8 @@ func (g *gateway) serve(ctx context.Context, ln net.Listener) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		close(g.draining)
+		g.pages.Close()
 		g.log.Info("stopping: no new calls, waiting for what is sent")
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		defer cancel()

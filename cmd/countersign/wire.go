@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,7 +16,6 @@ import (
 
 	"countersign/approvals"
 	"countersign/commit"
-	"countersign/fault"
 	"countersign/identity"
 	"countersign/ledger"
 	"countersign/preview"
@@ -24,6 +23,8 @@ import (
 	"countersign/store/sqlstore"
 	"countersign/tokens"
 	"countersign/tools"
+	"countersign/tools/httptool"
+	"countersign/web"
 )
 
 // This file is the only one that names a concrete store or connector.
@@ -38,6 +39,8 @@ type environment struct {
 	log    *slog.Logger
 	// manifests, when set, replace the configuration's tools.
 	manifests fs.FS
+	// shopURL, when set, makes it the demo: the page says so and links the shop.
+	shopURL string
 	// boundary labels operations: live, or drill for synthetic data.
 	boundary string
 	// onEvent, onPreview and onCommit watch for the demo's lines.
@@ -57,7 +60,12 @@ type gateway struct {
 	registry *tools.Registry
 	keys     *tokens.KeySet
 	identity *identity.Service
-	sessions *identity.Sessions
+	pages    *web.Pages
+
+	upstreams map[string]*httptool.Client
+	redactKey []byte
+	// draining is closed when the gateway stops, and ends long polls.
+	draining chan struct{}
 
 	previews  *preview.Service
 	commits   *commit.Service
@@ -72,7 +80,7 @@ type gateway struct {
 // openGateway opens the ledger of a configuration and wires everything that
 // needs no listener. The caller closes it.
 func openGateway(ctx context.Context, cfg Config, env environment) (*gateway, error) {
-	g := &gateway{cfg: cfg, env: env, log: env.log}
+	g := &gateway{cfg: cfg, env: env, log: env.log, draining: make(chan struct{})}
 	data := cfg.path(cfg.Data)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder: %w", err)
@@ -99,6 +107,12 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	}
 	signer, err := tokens.New(tokens.Config{Issuer: g.ledger.ID(), Keys: g.keys, TTL: time.Duration(g.cfg.Tokens.TTL), Now: now})
 	if err != nil {
+		return err
+	}
+	if g.upstreams, err = openUpstreams(g.cfg, g.env); err != nil {
+		return err
+	}
+	if g.redactKey, err = secretFile(filepath.Join(data, "redact.key")); err != nil {
 		return err
 	}
 	g.identity = identity.New(identity.Config{Store: g.db, Revoke: g.revoke, Now: now})
@@ -151,6 +165,25 @@ func (g *gateway) loadTools(ctx context.Context) error {
 	}
 	_, _, err = g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) { row.Tools = g.registry.Versions() })
 	return err
+}
+
+// secretFile reads 32 random bytes, or makes them (0600). They key the digests
+// that stand for sensitive arguments.
+func secretFile(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		key = make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, err
+		}
+		return key, os.WriteFile(path, key, 0o600)
+	case err != nil:
+		return nil, err
+	case len(key) != 32:
+		return nil, fmt.Errorf("%s must hold 32 bytes", path)
+	}
+	return key, nil
 }
 
 // close ends the ledger. Loops must have ended before.
