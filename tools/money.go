@@ -105,7 +105,9 @@ func sumCount(effects traits.Lister, field string) ref.Val {
 // ownFunctions are what expressions have beyond the standard: money(minor,
 // currency), effects.money(currency), effects.count(), effects.outside().
 func ownFunctions() []cel.EnvOption {
-	effects := cel.ListType(cel.ObjectType(effectType))
+	// Of dyn, because an overload is chosen by the values at run time, and an
+	// effect is a map there.
+	effects := cel.ListType(cel.DynType)
 	count := func(field string) cel.OverloadOpt {
 		return cel.UnaryBinding(func(v ref.Val) ref.Val { return sumCount(v.(traits.Lister), field) })
 	}
