@@ -86,7 +86,7 @@ func (b *builder) buildCommit() {
 	b.buildKeySupport(n, c)
 	b.buildSucceeded(n.get("succeeded"), c)
 	b.buildRejected(n, c)
-	if len(b.ps.list) == before && c.request != nil {
+	if len(b.ps.list) == before && c.request != nil && c.succeeded.effectID != nil {
 		b.m.commit = c
 	}
 }

@@ -64,6 +64,9 @@ type document struct {
 	root    *node
 	lines   []string
 	problem *problems
+	// holes: something in the text could not be read, so that what is missing in
+	// the nodes proves nothing.
+	holes bool
 }
 
 const (
@@ -142,12 +145,18 @@ func tokenPosition(tk *token.Token) position {
 	return position{max(1, tk.Position.Line), max(1, tk.Position.Column)}
 }
 
+// hole reports what can't be read.
+func (d *document) hole(at position, instead, format string, args ...any) {
+	d.holes = true
+	d.problem.at(at, instead, format, args...)
+}
+
 // read turns one YAML node into a node. What it can't turn is a problem and
 // becomes nil.
 func (d *document) read(n ast.Node, pointer string, depth int) *node {
 	at := tokenPosition(n.GetToken())
 	if depth > maxDocumentDepth {
-		d.problem.at(at, "Write it flatter.", "The manifest is nested more than %d levels deep.", maxDocumentDepth)
+		d.hole(at, "Write it flatter.", "The manifest is nested more than %d levels deep.", maxDocumentDepth)
 		return nil
 	}
 	out := &node{pos: at, pointer: pointer, doc: d}
@@ -172,10 +181,10 @@ func (d *document) read(n ast.Node, pointer string, depth int) *node {
 			}
 		}
 	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-		d.problem.at(at, "Write the value out where it is used.", "Anchors, aliases and merge keys are not used in manifests.")
+		d.hole(at, "Write the value out where it is used.", "Anchors, aliases and merge keys are not used in manifests.")
 		return nil
 	case *ast.TagNode:
-		d.problem.at(at, "Leave the tag out; put text into quotes.", "Tags are not used in manifests.")
+		d.hole(at, "Leave the tag out; put text into quotes.", "Tags are not used in manifests.")
 		return nil
 	default:
 		return d.readScalar(out, n)
@@ -187,11 +196,11 @@ func (d *document) readMember(out *node, v *ast.MappingValueNode, depth int) {
 	key := v.Key.GetToken()
 	at := tokenPosition(key)
 	if _, explicit := v.Key.(*ast.MappingKeyNode); explicit || v.Key.IsMergeKey() {
-		d.problem.at(at, "Write `name: value`.", "This form of key is not used in manifests.")
+		d.hole(at, "Write `name: value`.", "This form of key is not used in manifests.")
 		return
 	}
 	if _, tagged := v.Key.(*ast.TagNode); tagged {
-		d.problem.at(at, "Leave the tag out.", "Tags are not used in manifests.")
+		d.hole(at, "Leave the tag out.", "Tags are not used in manifests.")
 		return
 	}
 	name := key.Value
@@ -221,7 +230,7 @@ func (d *document) readScalar(out *node, n ast.Node) *node {
 		out.value = json.Number(fmt.Sprint(n.Value))
 	case *ast.FloatNode:
 		if math.IsInf(n.Value, 0) || math.IsNaN(n.Value) {
-			d.problem.at(out.pos, "Write a finite number.", "This number is not finite.")
+			d.hole(out.pos, "Write a finite number.", "This number is not finite.")
 			return nil
 		}
 		out.value = json.Number(strconv.FormatFloat(n.Value, 'f', -1, 64))
@@ -239,7 +248,7 @@ func (d *document) readScalar(out *node, n ast.Node) *node {
 			out.style = plainStyle
 		}
 	default:
-		d.problem.at(out.pos, "Write text, a number, true, false, a list or a mapping.", "This kind of value is not used in manifests.")
+		d.hole(out.pos, "Write text, a number, true, false, a list or a mapping.", "This kind of value is not used in manifests.")
 		return nil
 	}
 	return out

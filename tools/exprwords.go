@@ -90,10 +90,13 @@ func (c *exprCompiler) celProblem(n *node, offset int, text string, sc scope, e 
 		path := leftOf(text[:start])
 		fields := c.fieldsOf(path)
 		instead := "Declare it in the schema, or use a field that is there."
+		if path == "reads" {
+			instead = "Add it under `reads` of the preview."
+		}
 		if len(fields) > 0 {
 			instead = "Here there is " + oneOf(fields) + "."
 		}
-		c.ps.at(n.at(offset+start), instead, "There is no `%s` in `%s`%s.", field, path, strings.TrimSuffix(didYouMean(field, fields), "?"))
+		c.ps.at(n.at(offset+start), instead, "%s", guess("There is no `"+field+"` in `"+path+"`", field, fields))
 	case undeclared.MatchString(message):
 		name := undeclared.FindStringSubmatch(message)[1]
 		instead := "In " + sc.where + " there is " + oneOf(sc.vars) + "."
@@ -101,15 +104,16 @@ func (c *exprCompiler) celProblem(n *node, offset int, text string, sc scope, e 
 			c.ps.at(n.at(offset+start), instead, "`%s` can't be used in %s.", name, sc.where)
 			return
 		}
-		if strings.HasPrefix(strings.TrimLeft(text[start:], " "), "(") {
+		if strings.HasPrefix(text[start:], "(") {
+			start -= len(name)
 			c.ps.at(n.at(offset+start), "Use a standard function of CEL, its string functions, or money(minor, currency).", "There is no function `%s`.", name)
 			return
 		}
-		c.ps.at(n.at(offset+start), instead+" Text stands in quotes.", "There is no variable `%s`%s.", name, strings.TrimSuffix(didYouMean(name, sc.vars), "?"))
+		c.ps.at(n.at(offset+start), instead+" Text stands in quotes.", "%s", guess("There is no variable `"+name+"`", name, sc.vars))
 	case noOverload.MatchString(message):
 		m := noOverload.FindStringSubmatch(message)
 		c.ps.at(n.at(offset+start), "Make both sides the same type, for example with int(…), double(…) or string(…).",
-			"%s does not go with %s.", operatorWords(m[1]), m[2])
+			"%s does not go with %s.", operatorWords(m[1]), operandWords(m[2]))
 	case strings.HasPrefix(message, "Syntax error"):
 		c.ps.at(n.at(offset+start), "Check brackets, quotes and operators; the language is CEL.", "The expression can't be read: %s.", syntaxWords(message))
 	default:
@@ -153,10 +157,50 @@ func operatorWords(name string) string {
 	return "`" + strings.Trim(name, "_@") + "`"
 }
 
+// operandWords names the types of "(string, list(int))".
+func operandWords(list string) string {
+	var words []string
+	depth, from := 0, 1
+	for i, r := range list {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if r == ',' && depth == 1 || i == len(list)-1 {
+			words = append(words, typeWord(strings.TrimSpace(list[from:i])))
+			from = i + 1
+		}
+	}
+	return strings.Join(words, " and ")
+}
+
+// typeWord names one type as the engine writes it.
+func typeWord(name string) string {
+	switch {
+	case strings.HasPrefix(name, "wrapper("):
+		return typeWord(strings.TrimSuffix(strings.TrimPrefix(name, "wrapper("), ")")) + " or null"
+	case strings.HasPrefix(name, "optional_type("):
+		return "an optional value"
+	case strings.HasPrefix(name, "list("):
+		return "a list"
+	case strings.HasPrefix(name, "map("), strings.HasSuffix(name, " object"), strings.Contains(name, " object "):
+		return "an object"
+	}
+	if words, ok := map[string]string{
+		"string": "text", "int": "a whole number", "uint": "a whole number", "double": "a number", "bool": "true or false",
+	}[name]; ok {
+		return words
+	}
+	return name
+}
+
 func syntaxWords(message string) string {
 	message = strings.TrimPrefix(message, "Syntax error: ")
 	if i := strings.Index(message, " expecting "); i >= 0 {
 		message = message[:i]
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(message, "'<EOF>'", "the end"), "<EOF>", "the end")
+	return strings.NewReplacer("'<EOF>'", "end", "<EOF>", "end", "mismatched input", "unexpected", "extraneous input", "unexpected",
+		"no viable alternative at input", "unexpected").Replace(message)
 }

@@ -76,7 +76,7 @@ func (s *Schema) grammarProblem(doc *document, e *jsonschema.ValidationError, ke
 	switch keyword {
 	case "required":
 		for _, missing := range want.([]any) {
-			if missing := missing.(string); !n.has(missing) {
+			if missing := missing.(string); !n.has(missing) && !misspelt(n, schema, missing) {
 				ps.at(n.pos, s.exampleOf(schema, missing), "`%s` is missing%s.", missing, inside(name))
 			}
 		}
@@ -85,7 +85,7 @@ func (s *Schema) grammarProblem(doc *document, e *jsonschema.ValidationError, ke
 	case "type":
 		ps.at(n.pos, exampleLine(name, schema), "%s must be %s, not %s.", title(name), typeWords(want), nodeWords(n))
 	case "enum":
-		ps.at(n.pos, "Write "+valueList(want)+".", "%s can't be %s%s.", title(name), strictjson.Echo(n.text()), didYouMean(n.text(), texts(want)))
+		ps.at(n.pos, "Write "+valueList(want)+".", "%s", guess(fmt.Sprintf("%s can't be %s", title(name), strictjson.Echo(n.text())), n.text(), texts(want)))
 	case "const":
 		ps.at(n.pos, fmt.Sprintf("Write `%s: %v`, or leave it out.", name, want), "%s can only be %v.", title(name), want)
 	case "pattern":
@@ -109,13 +109,23 @@ func (s *Schema) grammarProblem(doc *document, e *jsonschema.ValidationError, ke
 	}
 }
 
+// misspelt says whether a member is probably there under a wrong name, which is
+// reported as such.
+func misspelt(n *node, schema map[string]any, name string) bool {
+	properties, _ := schema["properties"].(map[string]any)
+	known := sortedNames(properties)
+	return slices.ContainsFunc(n.members, func(m member) bool {
+		return !slices.Contains(known, m.name) && closest(m.name, known) == name
+	})
+}
+
 // unknownKeys reports each member that the grammar does not know.
 func (s *Schema) unknownKeys(n *node, schema map[string]any, ps *problems) {
 	properties, _ := schema["properties"].(map[string]any)
 	known := sortedNames(properties)
 	for _, m := range n.members {
 		if !slices.Contains(known, m.name) {
-			ps.at(m.keyPos, "Here there is "+oneOf(known)+".", "The key `%s` is not known here%s.", m.name, strings.TrimSuffix(didYouMean(m.name, known), "?"))
+			ps.at(m.keyPos, "Here there is "+oneOf(known)+".", "%s", guess("The key `"+m.name+"` is not known here", m.name, known))
 		}
 	}
 }

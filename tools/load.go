@@ -172,7 +172,7 @@ func (m *Manifest) checkUndoArgs(target *Manifest, n *node, ps *problems) {
 	if args != nil && !shape.composed {
 		for _, a := range args.members {
 			if !slices.Contains(shape.names, a.name) {
-				ps.at(a.keyPos, "Here there is "+oneOf(shape.names)+".", "`%s` does not take `%s`%s.", m.undo.tool, a.name, strings.TrimSuffix(didYouMean(a.name, shape.names), "?"))
+				ps.at(a.keyPos, "Here there is "+oneOf(shape.names)+".", "%s", guess(fmt.Sprintf("`%s` does not take `%s`", m.undo.tool, a.name), a.name, shape.names))
 			}
 		}
 	}

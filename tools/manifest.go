@@ -78,7 +78,7 @@ const (
 func ParseManifest(src []byte) (*Manifest, error) {
 	ps := newProblems(src)
 	doc := parseDocument(src, ps)
-	if doc == nil || doc.root == nil {
+	if doc == nil || doc.root == nil || doc.holes {
 		return nil, ps.err()
 	}
 	checkGrammar(doc, ps)

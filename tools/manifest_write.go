@@ -99,7 +99,9 @@ func (b *builder) buildReads(n *node) {
 			})
 		}
 	}
-	b.vars["reads"] = b.types.declare(readsType, fields)
+	if b.root.has("preview") { // without one everything in it is missing, once
+		b.vars["reads"] = b.types.declare(readsType, fields)
+	}
 }
 
 func (b *builder) buildRefusals(n *node) {

@@ -151,7 +151,7 @@ func (c *exprCompiler) path(n *node, sc scope) *template {
 			return bad("Put the query under `query:`.", "A path can't hold %q.", p.literal[i:i+1])
 		}
 		if strings.Contains(p.literal, "//") {
-			return bad("Write one /.", "A path can't hold //.")
+			return bad("Write one /.", "A path can't hold `//`.")
 		}
 		for _, r := range p.literal {
 			if r < 0x21 || r > 0x7e {
@@ -161,7 +161,7 @@ func (c *exprCompiler) path(n *node, sc scope) *template {
 	}
 	for _, segment := range strings.Split(text, "/") {
 		if segment == "." || segment == ".." {
-			return bad("Write the whole path.", "A path can't hold %s.", segment)
+			return bad("Write the whole path.", "A path can't hold `%s`.", segment)
 		}
 	}
 	return c.template(n, sc, inPath)

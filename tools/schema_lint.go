@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -67,7 +68,7 @@ func lintSchema(n *node, ps *problems) {
 	known := slices.Concat(schemaMaps, schemaLists, schemaSingles, schemaPlain, ownKeywords)
 	walkSchema(n, func(s *node) {
 		for _, m := range s.members {
-			lintKeyword(s, m, known, ps)
+			lintKeyword(n, m, known, ps)
 		}
 		if properties := s.get("properties"); properties != nil {
 			lintRequired(s, properties, ps)
@@ -75,12 +76,14 @@ func lintSchema(n *node, ps *problems) {
 	})
 }
 
-func lintKeyword(s *node, m member, known []string, ps *problems) {
+func lintKeyword(root *node, m member, known []string, ps *problems) {
 	value := m.node.text()
 	switch m.name {
 	case "$ref":
 		if !strings.HasPrefix(value, "#") {
 			ps.at(m.node.pos, "Put the schema under `$defs` here and write `$ref: \"#/$defs/name\"`.", "A $ref can't leave the document.")
+		} else if (value == "#" || strings.HasPrefix(value, "#/")) && localRef(root, value) == nil {
+			ps.at(m.node.pos, "Put the schema there, under `$defs`.", "There is nothing at %s.", value)
 		}
 	case "$schema":
 		if strings.TrimSuffix(value, "#") != "https://json-schema.org/draft/2020-12/schema" {
@@ -94,7 +97,7 @@ func lintKeyword(s *node, m member, known []string, ps *problems) {
 		}
 	case "format":
 		if !slices.Contains(knownFormats, value) {
-			ps.at(m.node.pos, "Use "+oneOf(knownFormats)+", or a `pattern`.", "The format %q is not known%s.", value, didYouMean(value, knownFormats))
+			ps.at(m.node.pos, "Use "+oneOf(knownFormats)+", or a `pattern`.", "%s", guess(fmt.Sprintf("The format %q is not known", value), value, knownFormats))
 		}
 	case "x-sensitive", "x-nfc", "x-allow-private":
 		if _, ok := m.node.value.(bool); !ok {
@@ -103,7 +106,7 @@ func lintKeyword(s *node, m member, known []string, ps *problems) {
 	default:
 		if !slices.Contains(known, m.name) && !strings.HasPrefix(m.name, "x-") {
 			ps.at(m.keyPos, "Use a keyword of JSON Schema draft 2020-12, or a name that begins with `x-`.",
-				"`%s` is not a keyword of JSON Schema%s.", m.name, didYouMean(m.name, known))
+				"%s", guess("`"+m.name+"` is not a keyword of JSON Schema", m.name, known))
 		}
 	}
 }
@@ -121,7 +124,7 @@ func lintRequired(s, properties *node, ps *problems) {
 	for _, item := range required.items {
 		if name, ok := item.asText(); ok && !slices.Contains(names, name) {
 			ps.at(item.pos, "Declare it under `properties`, or take it out of `required`.",
-				"`%s` is required but not declared%s.", name, didYouMean(name, names))
+				"%s", guess("`"+name+"` is required but not declared", name, names))
 		}
 	}
 }
@@ -133,12 +136,12 @@ func lintPattern(at position, pattern string, ps *problems) {
 	}
 }
 
-// didYouMean is a half sentence, or nothing.
-func didYouMean(word string, candidates []string) string {
+// guess ends a sentence, and adds what the writer probably meant.
+func guess(sentence, word string, candidates []string) string {
 	if c := closest(word, candidates); c != "" {
-		return "; did you mean `" + c + "`?"
+		return sentence + ". Did you mean `" + c + "`?"
 	}
-	return ""
+	return sentence + "."
 }
 
 // closeObjects adds `additionalProperties: false` to every object schema that

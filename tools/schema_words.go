@@ -157,7 +157,10 @@ func (s *Schema) extra(at string, instance any) []fault.Pointer {
 	var out []fault.Pointer
 	for name := range object {
 		if !slices.Contains(known, name) && len(memberShapes(list, name)) == 0 {
-			detail := strings.TrimSuffix("is not known here"+didYouMean(name, known), "?")
+			detail := "is not known here"
+			if c := closest(name, known); c != "" {
+				detail += " (did you mean " + c + "?)"
+			}
 			out = append(out, fault.Pointer{Pointer: strictjson.Join(at, name), Detail: detail})
 		}
 	}
