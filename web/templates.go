@@ -1,0 +1,189 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"countersign/strictjson"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// views are the pages; each has one file of its own in templates/. parts are the
+// pieces that they share. A file that is in neither list stops the start.
+var (
+	viewNames = []string{"approvals", "operation", "operations", "problem", "setup", "sign-in", "tool", "tools"}
+	partNames = []string{"arguments", "badges", "decision", "doubt", "effects", "forms", "layout", "record", "text", "who"}
+)
+
+// parseViews parses all templates and accounts for every file.
+func parseViews(files fs.FS) (map[string]*template.Template, error) {
+	known := map[string]bool{}
+	base := template.New("").Funcs(templateFuncs)
+	for _, name := range partNames {
+		file := "templates/parts/" + name + ".html"
+		known[file] = true
+		if _, err := base.ParseFS(files, file); err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+	}
+	views := map[string]*template.Template{}
+	for _, name := range viewNames {
+		file := "templates/" + name + ".html"
+		known[file] = true
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, file)
+		}
+		if err == nil && t.Lookup("content") == nil {
+			err = fmt.Errorf("%s defines no content", file)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		views[name] = t
+	}
+	err := fs.WalkDir(files, "templates", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !known[name] {
+			err = fmt.Errorf("web: the template %s is on no list", path.Clean(name))
+		}
+		return err
+	})
+	return views, err
+}
+
+var templateFuncs = template.FuncMap{
+	"asset":  AssetURL,
+	"icon":   func(name string) string { return AssetURL("vendor/icons.svg") + "#" + name },
+	"runs":   runs,
+	"inline": inline,
+	"count":  count,
+	"bytes":  func(n int64) string { return count(int(n), "byte", "bytes") },
+	"dict":   dict,
+	"typedReason": func(t typedForm, form string) string {
+		if t.Form == form {
+			return t.Reason
+		}
+		return ""
+	},
+	"noticeIcon": func(n *notice) string {
+		if n.Bad {
+			return "alert-triangle"
+		}
+		return "check"
+	},
+}
+
+// count writes a number with its noun: "1 object", "2 objects".
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return groupDigits(strconv.Itoa(n)) + " " + many
+}
+
+// dict hands several values to a part.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("dict: a name without a value")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}
+
+// frame is what every page shows around its content.
+type frame struct {
+	// Title never holds words of others: it leaves the page, for tabs and history.
+	Title   string
+	Section string // approvals, operations or tools: which one the page is in
+	Person  string // the name of who is signed in
+	// Waiting counts what waits for people, up to a full page.
+	Waiting int
+	More    bool
+	Demo    bool
+	ShopURL string
+	Version string
+	Notice  *notice
+	// Stream is the address of the events that say when this page has changed, and
+	// Self the address to fetch it again; both empty on pages that stay as they are.
+	Stream string
+	Self   string
+}
+
+// notice is what the last action did, or why it did nothing.
+type notice struct {
+	Bad  bool
+	Text string
+	// Fields are single members of a form that were wrong.
+	Fields []string
+}
+
+// frame starts a page for whoever is signed in.
+func (p *Pages) frame(r *http.Request, section, title string) frame {
+	f := frame{Title: title, Section: section, Demo: p.cfg.Demo, ShopURL: p.cfg.ShopURL, Version: p.cfg.Version}
+	o := person(r.Context())
+	if o.ID == "" {
+		return f
+	}
+	f.Person = o.Name
+	// The number in the menu is a courtesy; a page does not fail for it.
+	if page, err := p.cfg.Approvals.Queue(r.Context(), o.Tenant, "", queueLimit); err == nil {
+		f.Waiting, f.More = len(page.Operations), page.Next != ""
+	}
+	return f
+}
+
+// render writes a page once it is whole. v is a struct around a frame.
+func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, name string, v any) {
+	var buf bytes.Buffer
+	if err := p.views[name].ExecuteTemplate(&buf, "layout", v); err != nil {
+		p.cfg.Logger.ErrorContext(r.Context(), "a page could not be rendered", "page", name, "error", err)
+		http.Error(w, "The page could not be made. Nothing was changed by looking at it.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	// A client that left is nobody to tell.
+	_, _ = w.Write(drawn(buf.Bytes()))
+}
+
+// drawn is the last net (S44): whatever a template let through that the eye does
+// not see leaves as a visible escape. An escape has no character that means
+// anything to HTML.
+func drawn(page []byte) []byte {
+	if !bytes.ContainsFunc(page, hidden) && utf8.Valid(page) {
+		return page
+	}
+	out := make([]byte, 0, len(page)+64)
+	for len(page) > 0 {
+		c, size := utf8.DecodeRune(page)
+		switch {
+		case c == utf8.RuneError && size == 1:
+			out = fmt.Appendf(out, "⟨0x%02X⟩", page[0])
+		case hidden(c):
+			out = fmt.Appendf(out, "⟨U+%04X⟩", c)
+		default:
+			out = append(out, page[:size]...)
+		}
+		page = page[size:]
+	}
+	return slices.Clip(out)
+}
+
+func hidden(c rune) bool { return strictjson.Invisible(c) }

@@ -1,0 +1,95 @@
+package web
+
+import (
+	"slices"
+
+	"countersign/approvals"
+	"countersign/identity"
+	"countersign/ledger"
+)
+
+// stepView is one event of an operation.
+type stepView struct {
+	Actor, Words     string
+	From, To         badge
+	Moved            bool
+	Code, Reason     string
+	EffectID         string
+	Attempt, Round   int
+	NewRound, Repeat bool
+	At               *moment
+}
+
+// timeline tells what happened, oldest first, with the words that people gave.
+func (p *Pages) timeline(me identity.Operator, c approvals.Card, events []ledger.Event) []stepView {
+	out := make([]stepView, 0, len(events))
+	for _, e := range events {
+		s := stepView{
+			Actor: actorName(e.Actor, me.ID), Words: happened[e.Verb], From: badgeOf(e.From), To: badgeOf(e.To),
+			Moved: e.From != e.To && e.From != "", EffectID: e.EffectID, Attempt: e.Attempt, Round: e.Round,
+			NewRound: e.Verb == ledger.VerbRevise, At: p.when(e.At),
+		}
+		if s.Words == "" {
+			s.Words = string(e.Verb)
+		}
+		if e.Reason != nil {
+			s.Code, s.Reason = e.Reason.Code, e.Reason.Text
+		}
+		if s.Reason == "" {
+			s.Reason = saidWith(c.Decisions, e)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// saidWith is the comment that came with a decision; an approval's stands only
+// there.
+func saidWith(decisions []ledger.Decision, e ledger.Event) string {
+	i := slices.IndexFunc(decisions, func(d ledger.Decision) bool {
+		return d.Verb == e.Verb && d.Person == e.Actor.ID && d.Round == e.Round
+	})
+	if i < 0 {
+		return ""
+	}
+	return decisions[i].Reason
+}
+
+// evidenceView is one thing that is known about the outcome.
+type evidenceView struct {
+	Kind, Proves string
+	By           string
+	EffectID     string
+	Because      *value
+	Attempt      int
+	Status       int
+	SentBytes    int64
+	Target       string
+	Excerpt      *value
+	Error        string
+	At           *moment
+}
+
+func (p *Pages) evidence(d drawer, me identity.Operator, list []ledger.Evidence) []evidenceView {
+	out := make([]evidenceView, 0, len(list))
+	for _, e := range list {
+		v := evidenceView{
+			Kind: evidenceKinds[e.Kind], Proves: proofs[e.Verdict], By: actorName(e.By, me.ID), EffectID: e.EffectID,
+			Attempt: e.Attempt, Status: e.Seen.Status, SentBytes: e.Seen.SentBytes, Target: d.hide(e.Seen.Target),
+			Error: d.hide(e.Seen.Error), At: p.when(e.At),
+		}
+		if v.Kind == "" {
+			v.Kind = e.Kind
+		}
+		if e.Because != "" {
+			because := d.text("text", d.hide(e.Because))
+			v.Because = &because
+		}
+		if e.Seen.Excerpt != "" {
+			excerpt := d.text("text", d.hide(e.Seen.Excerpt))
+			v.Excerpt = &excerpt
+		}
+		out = append(out, v)
+	}
+	return out
+}
