@@ -20,44 +20,47 @@ func (db *DB) Open(ctx context.Context, o ledger.Opening) error {
 		return err
 	}
 	return db.write(ctx, func(t *tx) error {
-		err := db.open(t, o, rows)
-		var refused *ledger.Refused
-		if !errors.As(err, &refused) {
-			return err
+		for i, n := range o.New {
+			err := db.mayOpen(t, n, o.Epoch)
+			var refused *ledger.Refused
+			if i == 0 && errors.As(err, &refused) {
+				// A repeat of an applied write is refused at its first operation:
+				// that very operation stands in its way. Behind the first, the
+				// write would find what it has just written itself.
+				return applied(t, o.WriteID, refused)
+			}
+			if err != nil {
+				return err
+			}
+			if err := bear(t, o.WriteID, n, rows[i]); err != nil {
+				return err
+			}
 		}
-		// A repeat of an applied write is refused too: its own operation stands
-		// in its way.
-		_, e := findWrite(t, o.WriteID)
-		switch {
-		case e == nil:
-			return nil
-		case isNotFound(e):
-			return refused
-		default:
-			return e
-		}
+		return nil
 	})
 }
 
-func (db *DB) open(t *tx, o ledger.Opening, rows []birth) error {
-	for i, n := range o.New {
-		if err := checkHead(t, n); err != nil {
-			return err
-		}
-		if err := checkEpoch(t, n.Operation.Tenant, o.Epoch); err != nil {
-			return err
-		}
-		if err := db.checkPreview(t, n.Operation.Tenant, n.Preview); err != nil {
-			return err
-		}
-		if err := db.checkTime(n.NotAfter); err != nil {
-			return err
-		}
-		if err := bear(t, o.WriteID, n, rows[i]); err != nil {
-			return err
-		}
+// mayOpen refuses unless everything that was evaluated still holds.
+func (db *DB) mayOpen(t *tx, n ledger.NewOperation, epoch int64) error {
+	if err := checkHead(t, n); err != nil {
+		return err
 	}
-	return nil
+	if err := checkEpoch(t, n.Operation.Tenant, epoch); err != nil {
+		return err
+	}
+	if err := db.checkPreview(t, n.Operation.Tenant, n.Preview); err != nil {
+		return err
+	}
+	return db.checkTime(n.NotAfter)
+}
+
+// applied gives nil if the write id is found, else the refusal.
+func applied(t *tx, writeID string, refused error) error {
+	_, err := findWrite(t, writeID)
+	if isNotFound(err) {
+		return refused
+	}
+	return err
 }
 
 // birth is a new operation as it goes into the tables, encoded by the caller's
@@ -72,6 +75,9 @@ func birthRows(o ledger.Opening) ([]birth, error) {
 	for i, n := range o.New {
 		if n.Operation.ID == "" || n.Operation.Tenant == "" || n.Operation.Version != 1 {
 			return nil, fmt.Errorf("sqlstore: %q of tenant %q, version %d, can't be opened", n.Operation.ID, n.Operation.Tenant, n.Operation.Version)
+		}
+		if n.Operation.KeyDigest != ledger.KeyDigest(n.Operation.Key) {
+			return nil, fmt.Errorf("sqlstore: %s carries the digest of another key", n.Operation.ID)
 		}
 		var errs [4]error
 		rows[i].doc, errs[0] = encode(n.Operation)

@@ -112,7 +112,7 @@ func (t *tx) prepare(text string, args []any) (*sql.Stmt, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
-	if h := t.w.hooks.Load(); h != nil && h.statement != nil {
+	if h := t.w.hooks.Load(); h != nil {
 		if err := h.statement(text, args); err != nil {
 			return nil, t.failed(text, err)
 		}

@@ -50,12 +50,13 @@ type writer struct {
 	hooks atomic.Pointer[hooks]
 }
 
-// hooks let tests break things where a disk would.
+// hooks let tests break things where a disk would. All run on the writer's
+// goroutine.
 type hooks struct {
-	group     func(size int)                      // before BEGIN
-	statement func(text string, args []any) error // instead of a statement
-	commit    func(conn *sql.Conn) error          // instead of COMMIT
-	committed func(conn *sql.Conn) error          // after COMMIT; an error loses the answer
+	gather    func(waiting func() int)            // when a first write has come
+	statement func(text string, args []any) error // before a statement; an error stands for its failure
+	commit    func() error                        // before COMMIT; an error stands for its failure
+	committed func() error                        // after COMMIT; an error loses the answer
 }
 
 func newWriter(pool *sql.DB, log *slog.Logger) *writer {
@@ -123,6 +124,9 @@ func (w *writer) next() []*job {
 			}
 		}
 	}
+	if h := w.hooks.Load(); h != nil {
+		h.gather(func() int { return 1 + len(w.urgent) + len(w.queue) })
+	}
 	group := []*job{first}
 	for len(group) < maxGroup {
 		j := w.poll()
@@ -186,14 +190,13 @@ var errNotBegun = errors.New("sqlstore: the transaction could not begin")
 // attempt runs a group in one transaction. When it returns nil, every member
 // was answered; otherwise nobody was, and certainly nothing was written.
 func (w *writer) attempt(group []*job) error {
-	if h := w.hooks.Load(); h != nil && h.group != nil {
-		h.group(len(group))
-	}
 	if err := w.connect(); err != nil {
 		return fmt.Errorf("%w: %w", errNotBegun, err)
 	}
 	if err := w.control("BEGIN IMMEDIATE"); err != nil {
-		w.drop() // whatever is wrong with it, a new connection has it not
+		if !isBusy(err) {
+			w.drop() // whatever is wrong with it, a new connection has it not
+		}
 		return fmt.Errorf("%w: %w", errNotBegun, err)
 	}
 	for _, j := range group {
@@ -275,19 +278,19 @@ func (w *writer) commit(group []*job) error {
 	}
 }
 
-// end is COMMIT, with the faults of a test around it.
+// end is COMMIT.
 func (w *writer) end() error {
 	h := w.hooks.Load()
-	if h != nil && h.commit != nil {
-		if err := h.commit(w.conn); err != nil {
+	if h != nil {
+		if err := h.commit(); err != nil {
 			return err
 		}
 	}
 	if err := w.control("COMMIT"); err != nil {
 		return err
 	}
-	if h != nil && h.committed != nil {
-		return h.committed(w.conn)
+	if h != nil {
+		return h.committed()
 	}
 	return nil
 }

@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"countersign/ledger"
+)
+
+// Another tenant's data is as if it were not there (I17).
+var tenantCases = []testCase{
+	{"every read", func(w *world) {
+		op := w.open(acme, "k", ledger.Rejected)
+		t := w.move(op, ledger.VerbReopen, func(*ledger.Operation) {})
+		t.Decision, t.Evidence = decision(op, "ann", ledger.VerbReject), evidence(op, "evd_1")
+		require.NoError(w, w.Store.Apply(w.ctx, t))
+		w.freeze(acme)
+		_, err := w.Store.RejectedAsk(w.ctx, acme, tool, op.ArgsDigest, op.Agent.ID)
+		require.NoError(w, err, "the tenant's own")
+
+		for _, tenant := range []string{other, "", "ACME", "acme ", "acme\x00", "acm_", "%"} {
+			absent := func(what string, err error) {
+				w.Helper()
+				require.ErrorIs(w, err, ledger.ErrNotFound, "%s as %q", what, tenant)
+			}
+			_, err = w.Store.Preview(w.ctx, tenant, op.PreviewID)
+			absent("Preview", err)
+			n, err := w.Store.CountPreviews(w.ctx, tenant, op.Agent.ID, w.Clock.Now())
+			require.NoError(w, err)
+			require.Zero(w, n)
+			h, err := w.Store.Head(w.ctx, tenant, tool, "k")
+			require.NoError(w, err)
+			require.False(w, h.Exists())
+			_, err = w.Store.Generation(w.ctx, tenant, tool, ledger.KeyDigest("k"), 1)
+			absent("Generation", err)
+			_, err = w.Store.RejectedAsk(w.ctx, tenant, tool, op.ArgsDigest, op.Agent.ID)
+			absent("RejectedAsk", err)
+			g, err := w.Store.Guard(w.ctx, tenant)
+			require.NoError(w, err)
+			require.Zero(w, g.Epoch)
+			_, err = w.Store.Operation(w.ctx, tenant, op.ID)
+			absent("Operation", err)
+			_, err = w.Store.Plan(w.ctx, tenant, op.ID, 1)
+			absent("Plan", err)
+			_, err = w.Store.Decisions(w.ctx, tenant, op.ID)
+			absent("Decisions", err)
+			_, err = w.Store.Evidence(w.ctx, tenant, op.ID)
+			absent("Evidence", err)
+			_, err = w.Store.Events(w.ctx, tenant, op.ID)
+			absent("Events", err)
+			evs, err := w.Store.EventsAfter(w.ctx, tenant, 0, 100)
+			require.NoError(w, err)
+			require.Empty(w, evs)
+			if tenant == "" {
+				continue
+			}
+			p, err := w.Store.List(w.ctx, ledger.Filter{Tenant: tenant})
+			require.NoError(w, err)
+			require.Empty(w, p.Operations)
+		}
+	}},
+	{"every filter of a list", func(w *world) {
+		w.populate()
+		yes := true
+		for _, f := range []ledger.Filter{
+			{},
+			{States: []ledger.State{ledger.Pending}},
+			{States: []ledger.State{ledger.Pending, ledger.Failed}},
+			{Tool: "tool_1"},
+			{Key: "key-1"},
+			{Key: "key-1", Tool: "tool_1"},
+			{Agent: "agent-1"},
+			{Run: "run-1"},
+			{Args: "args-1"},
+			{OnList: &yes},
+		} {
+			f.Tenant = acme
+			ops := w.listAll(f)
+			require.NotEmpty(w, ops)
+			for _, op := range ops {
+				require.Equal(w, acme, op.Tenant)
+			}
+			f.Tenant = "third"
+			require.Empty(w, w.listAll(f))
+		}
+	}},
+	{"a cursor of another tenant shows only one's own", func(w *world) {
+		w.populate()
+		p, err := w.Store.List(w.ctx, ledger.Filter{Tenant: other, Limit: 5})
+		require.NoError(w, err)
+		p, err = w.Store.List(w.ctx, ledger.Filter{Tenant: acme, Limit: 200, Cursor: p.Next})
+		if err != nil {
+			require.ErrorIs(w, err, ledger.ErrBadCursor)
+			return
+		}
+		for _, op := range p.Operations {
+			require.Equal(w, acme, op.Tenant)
+		}
+	}},
+	{"names are not glued together", func(w *world) {
+		// ("ab", "c") and ("a", "bc") are two keys.
+		w.open("ab", "c", ledger.Running)
+		w.open("a", "bc", ledger.Running)
+		w.open("a", "b", ledger.Running)
+		w.open("abc", "", ledger.Running)
+	}},
+}
