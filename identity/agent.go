@@ -91,9 +91,10 @@ func (s *Service) createAgent(ctx context.Context, tenant, name, owner string, t
 	return a, storeFault(err)
 }
 
-// tidy sorts and drops repeats, so that equal grants are equal lists.
+// tidy sorts and drops repeats, so that equal grants are equal lists. None is
+// an empty list, not nil.
 func tidy(list []string) []string {
-	list = slices.Clone(list)
+	list = append([]string{}, list...)
 	slices.Sort(list)
 	return slices.Compact(list)
 }

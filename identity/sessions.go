@@ -96,30 +96,28 @@ func NewSessions(s *Service, cfg SessionsConfig) *Sessions {
 // if that fails, OnError answers in the handler's place.
 func (s *Sessions) LoadAndSave(next http.Handler) http.Handler {
 	inner := s.scs.LoadAndSave(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sw := r.Context().Value(requestKey{}).(*request)
-		sw.writer.ResponseWriter = w
-		next.ServeHTTP(&sw.writer, r)
+		req := r.Context().Value(requestKey{}).(*request)
+		next.ServeHTTP(&upperWriter{ResponseWriter: w, req: req}, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := &request{background: s.cfg.Background != nil && s.cfg.Background(r)}
-		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
+		inner.ServeHTTP(&lowerWriter{w, req}, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
 	})
 }
 
 // request is what LoadAndSave remembers of a request.
 type request struct {
 	background bool
-	writer     sessionWriter
+	// failed: OnError has answered.
+	failed bool
 }
 
 type requestKey struct{}
 
 // fail answers once and lets nothing of the handler's answer follow.
 func (s *Sessions) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if req, ok := r.Context().Value(requestKey{}).(*request); ok {
-		req.writer.failed = true
-	}
 	s.cfg.OnError(w, r, storeFault(err))
+	r.Context().Value(requestKey{}).(*request).failed = true
 }
 
 // SignIn makes the request's session one of the operator, under a new token

@@ -5,52 +5,65 @@ import (
 	"net/http"
 )
 
-// sessionWriter stands before the writer of scs, which has no Flush: a
+// The writer of scs stores the session and sets the cookie when the answer
+// begins. It stands between two of ours.
+
+// upperWriter is what handlers see. The writer of scs has no Flush: a
 // ResponseController would reach past it and send the header before the session
-// and its cookie are written, and a plain http.Flusher would be missing.
-// Deadlines and the rest are found through Unwrap.
-type sessionWriter struct {
+// is stored, and a plain http.Flusher would be missing. Deadlines and the rest
+// are found through Unwrap.
+type upperWriter struct {
 	http.ResponseWriter
-	wrote  bool
-	failed bool
+	req   *request
+	wrote bool
 }
 
 var errSessionLost = errors.New("identity: the session could not be stored; the answer was replaced")
 
-func (w *sessionWriter) WriteHeader(status int) {
-	if w.failed {
-		return
-	}
+func (w *upperWriter) WriteHeader(status int) {
 	// An informational status is not the answer, but scs would take it for one;
 	// it is dropped.
-	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+	if w.wrote || status < 200 && status != http.StatusSwitchingProtocols {
 		return
 	}
-	if !w.wrote {
-		w.wrote = true
-		w.ResponseWriter.WriteHeader(status)
-	}
+	w.wrote = true
+	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *sessionWriter) Write(b []byte) (int, error) {
+func (w *upperWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.failed {
+	if w.req.failed {
 		return 0, errSessionLost
 	}
 	return w.ResponseWriter.Write(b)
 }
 
 // FlushError is what http.ResponseController calls.
-func (w *sessionWriter) FlushError() error {
+func (w *upperWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
-	if w.failed {
+	if w.req.failed {
 		return errSessionLost
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Flush is http.Flusher, for handlers that ask for it.
-func (w *sessionWriter) Flush() { _ = w.FlushError() }
+func (w *upperWriter) Flush() { _ = w.FlushError() }
 
 // Unwrap is for http.ResponseController.
-func (w *sessionWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *upperWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// lowerWriter drops the header that scs writes although its error was answered.
+type lowerWriter struct {
+	http.ResponseWriter
+	req *request
+}
+
+func (w *lowerWriter) WriteHeader(status int) {
+	if !w.req.failed {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *lowerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
