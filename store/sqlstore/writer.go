@@ -351,16 +351,26 @@ func (w *writer) drop() {
 	if w.conn == nil {
 		return
 	}
-	w.stmts = map[string]*sql.Stmt{} // they end with their connection
+	w.closeStatements()
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = w.conn.Close()
 	w.conn = nil
+}
+
+// closeStatements ends what was prepared; a statement that stays open keeps
+// SQLite from closing its connection, and database/sql does not do it for us.
+func (w *writer) closeStatements() {
+	for _, stmt := range w.stmts {
+		_ = stmt.Close()
+	}
+	w.stmts = map[string]*sql.Stmt{}
 }
 
 // close answers what is queued and ends the goroutine.
 func (w *writer) close() error {
 	w.stopping.Do(func() { close(w.stop) })
 	<-w.finished
+	w.closeStatements()
 	if w.conn == nil {
 		return nil
 	}
