@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -29,7 +31,9 @@ const adminSocket = "admin.sock"
 // agentAnswer is one agent; Key only when it was just made.
 type agentAnswer struct {
 	identity.Agent
-	Key string `json:"key,omitempty"`
+	// OwnerName is the name that people know the owner by.
+	OwnerName string `json:"owner_name"`
+	Key       string `json:"key,omitempty"`
 }
 
 // operatorAnswer is one operator; the link only when it was just made.
@@ -42,29 +46,52 @@ type operatorAnswer struct {
 // adminHandler serves the admin door of a gateway.
 func (g *gateway) adminHandler() http.Handler {
 	r := chi.NewRouter()
-	r.Get("/agents", answer(func(r *http.Request) (any, error) { return g.identity.ListAgents(r.Context(), tenant) }))
+	r.Get("/agents", answer(g.listAgents))
 	r.Post("/agents", answer(g.createAgent))
 	r.Post("/agents/{agent}/revoke", answer(g.revokeAgent))
 	r.Get("/operators", answer(g.listOperators))
 	r.Post("/operators", answer(g.createOperator))
 	r.Post("/operators/{operator}/disable", answer(g.disableOperator))
 	r.Post("/operators/{operator}/link", answer(g.linkOperator))
+	r.Get("/tools", answer(g.listTools))
 	r.Post("/tools/reload", answer(g.reloadTools))
+	r.Get("/keys", answer(func(*http.Request) (any, error) { return g.keys.List(g.ledger.Now()), nil }))
 	r.Post("/keys/rotate", answer(g.rotateKeys))
 	r.Get("/status", answer(g.status))
 	return r
 }
 
-// answer turns a function into a handler that answers JSON, or a fault.
+// refusal is how the admin door says no.
+type refusal struct {
+	Code   fault.Code `json:"code"`
+	Detail string     `json:"detail"`
+}
+
+func (r refusal) Error() string { return r.Detail }
+
+// refusalOf puts an error in words for the person at the command line, who is
+// the owner of the ledger: the causes of inner failures are shown too.
+func refusalOf(err error) refusal {
+	e := fault.Of(err)
+	r := refusal{Code: e.Code, Detail: e.Detail}
+	switch e.Code {
+	case fault.Internal, fault.StoreUnavailable, fault.DiskFull:
+		if e.Cause != nil {
+			r.Detail += " " + plain(e.Cause)
+		}
+	}
+	return r
+}
+
+// answer turns a function into a handler that answers JSON, or a refusal.
 func answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := f(r)
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
-			e := fault.Of(err)
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			// A lost connection is the only way to fail here; nobody is left to tell.
-			_ = json.NewEncoder(w).Encode(map[string]string{"code": string(e.Code), "detail": e.Error()})
+			_ = json.NewEncoder(w).Encode(refusalOf(err))
 			return
 		}
 		_ = json.NewEncoder(w).Encode(v)
@@ -94,22 +121,48 @@ func (g *gateway) createAgent(r *http.Request) (any, error) {
 		return nil, err
 	}
 	owner, err := g.identity.OperatorNamed(r.Context(), tenant, in.Owner)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.Wrap(err, fault.SchemaViolation, "There is no operator %s who could answer for the agent. Make one: countersign operator create %s", in.Owner, in.Owner)
+	}
 	if err != nil {
-		return nil, fault.Wrap(err, fault.SchemaViolation, "There is no operator %s who could answer for the agent.", in.Owner)
+		return nil, err
 	}
 	a, key, err := g.identity.CreateAgent(r.Context(), tenant, in.Name, owner.ID, in.Tools)
-	return agentAnswer{Agent: a, Key: key}, err
+	return agentAnswer{Agent: a, OwnerName: owner.Name, Key: key}, err
+}
+
+func (g *gateway) listAgents(r *http.Request) (any, error) {
+	all, err := g.identity.ListAgents(r.Context(), tenant)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]agentAnswer, len(all))
+	for i, a := range all {
+		out[i] = g.agentAnswer(r.Context(), a)
+	}
+	return out, nil
+}
+
+// agentAnswer adds the owner's name. The built-in owner is nobody's account and
+// goes by its id.
+func (g *gateway) agentAnswer(ctx context.Context, a identity.Agent) agentAnswer {
+	out := agentAnswer{Agent: a, OwnerName: a.Owner}
+	if o, err := g.identity.Operator(ctx, tenant, a.Owner); err == nil {
+		out.OwnerName = o.Name
+	}
+	return out
 }
 
 func (g *gateway) revokeAgent(r *http.Request) (any, error) {
 	a, err := g.identity.AgentNamed(r.Context(), tenant, chi.URLParam(r, "agent"))
 	if err != nil {
-		return nil, fault.Wrap(err, fault.NotFound, "There is no agent of that name.")
+		return nil, err
 	}
 	if err := g.identity.RevokeAgent(r.Context(), tenant, a.ID); err != nil {
 		return nil, err
 	}
-	return g.identity.Agent(r.Context(), tenant, a.ID)
+	a, err = g.identity.Agent(r.Context(), tenant, a.ID)
+	return g.agentAnswer(r.Context(), a), err
 }
 
 func (g *gateway) listOperators(r *http.Request) (any, error) {
@@ -160,17 +213,27 @@ func (g *gateway) linkOperator(r *http.Request) (any, error) {
 
 func (g *gateway) operatorNamed(r *http.Request) (identity.Operator, error) {
 	o, err := g.identity.OperatorNamed(r.Context(), tenant, chi.URLParam(r, "operator"))
-	if err != nil {
-		return o, fault.Wrap(err, fault.NotFound, "There is no operator of that name.")
+	if fault.Is(err, fault.NotFound) {
+		err = fault.Wrap(err, fault.NotFound, "There is no operator of that name.")
 	}
-	return o, nil
+	return o, err
 }
 
 func (g *gateway) reloadTools(r *http.Request) (any, error) {
 	if err := g.loadTools(r.Context()); err != nil {
-		return nil, fault.Wrap(err, fault.SchemaViolation, "The tools were not reloaded; the old ones stay in force.")
+		// The reason is the whole point: it says which line to change.
+		return nil, fault.Wrap(err, fault.SchemaViolation, "The tools were not reloaded; the old ones stay in force.\n%v", err)
 	}
-	return g.registry.Versions(), nil
+	g.log.Info("tools reloaded", "tools", len(g.registry.List()))
+	return g.listTools(r)
+}
+
+func (g *gateway) listTools(*http.Request) (any, error) {
+	out := []toolAnswer{}
+	for _, t := range g.registry.List() {
+		out = append(out, toolAnswerOf(t.Spec))
+	}
+	return out, nil
 }
 
 func (g *gateway) rotateKeys(r *http.Request) (any, error) {
@@ -183,12 +246,17 @@ type status struct {
 	Version string            `json:"version"`
 	PID     int               `json:"pid"`
 	Ledger  string            `json:"ledger"`
+	Schema  int64             `json:"schema_version"`
 	Tools   map[string]string `json:"tools"`
 	URL     string            `json:"url"`
+	Now     time.Time         `json:"now"`
 }
 
 func (g *gateway) status(*http.Request) (any, error) {
-	return status{Version: version(), PID: os.Getpid(), Ledger: g.ledger.ID(), Tools: g.registry.Versions(), URL: g.cfg.publicURL()}, nil
+	return status{
+		Version: version(), PID: os.Getpid(), Ledger: g.ledger.ID(), Schema: schemaVersion(),
+		Tools: g.registry.Versions(), URL: g.cfg.publicURL(), Now: g.ledger.Now(),
+	}, nil
 }
 
 // serveAdmin listens on the admin socket until ctx ends.
@@ -222,23 +290,75 @@ type admin struct {
 }
 
 // openAdmin reaches the running gateway of a data folder, or opens the ledger
-// here.
+// here. A ledger that is held by a process without a door is one that starts or
+// stops, or another command; it is waited for, a short while.
 func openAdmin(ctx context.Context, cfg Config, env environment) (*admin, error) {
+	for wait := 0; ; wait++ {
+		a, err := dialAdmin(ctx, cfg)
+		if a != nil || err != nil {
+			return a, err
+		}
+		// Who is allowed what does not depend on tools and upstreams; a manifest
+		// that does not load must not keep anybody from revoking an agent.
+		cfg.Tools, cfg.Upstreams = nil, nil
+		g, err := openGateway(ctx, cfg, env)
+		if err == nil {
+			return &admin{client: &http.Client{Transport: inProcess{g.adminHandler()}}, close: g.close}, nil
+		}
+		if !inUse(err) || wait == adminTries {
+			return nil, errors.New(plain(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(adminPause):
+		}
+	}
+}
+
+// How often, and after which pauses, a ledger that is in use is tried again.
+const (
+	adminTries = 30
+	adminPause = 100 * time.Millisecond
+)
+
+// dialAdmin reaches the running gateway of a data folder; nil when none runs.
+func dialAdmin(ctx context.Context, cfg Config) (*admin, error) {
 	path := filepath.Join(cfg.path(cfg.Data), adminSocket)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}
-	if conn, err := dial(ctx, "", ""); err == nil {
-		_ = conn.Close() // it was only asked whether somebody listens
-		client := &http.Client{Transport: &http.Transport{DialContext: dial}}
-		return &admin{client: client, close: client.CloseIdleConnections, running: true}, nil
+	conn, err := dial(ctx, "", "")
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("a gateway of another user has %s; run the command as that user", path)
 	}
-	g, err := openGateway(ctx, cfg, env)
 	if err != nil {
-		return nil, err
+		return nil, nil // nobody listens
 	}
-	return &admin{client: &http.Client{Transport: inProcess{g.adminHandler()}}, close: g.close}, nil
+	_ = conn.Close() // it was only asked whether somebody does
+	client := &http.Client{Transport: &http.Transport{DialContext: dial}}
+	return &admin{client: client, close: client.CloseIdleConnections, running: true}, nil
+}
+
+// ask sends one request to the admin door of the configured gateway.
+func (p *program) ask(ctx context.Context, method, path string, in, out any) error {
+	cfg, err := p.config()
+	if err != nil {
+		return err
+	}
+	a, err := openAdmin(ctx, cfg, p.quiet(cfg))
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return a.call(ctx, method, path, in, out)
+}
+
+// quiet is the environment of a command that opens the ledger for one answer.
+func (p *program) quiet(cfg Config) environment {
+	cfg.Log.Level = "warn"
+	return p.environment(cfg)
 }
 
 // inProcess answers requests by a handler of this process.
@@ -285,14 +405,17 @@ func (a *admin) call(ctx context.Context, method, path string, in, out any) erro
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		var e struct{ Code, Detail string }
-		if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Detail == "" {
+		var no refusal
+		if err := json.NewDecoder(resp.Body).Decode(&no); err != nil || no.Detail == "" {
 			return fmt.Errorf("the gateway answered %s", resp.Status)
 		}
-		return errors.New(e.Detail)
+		return no
 	}
 	if out == nil {
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
 }
+
+// escape makes a name one segment of a path.
+func escape(name string) string { return url.PathEscape(name) }

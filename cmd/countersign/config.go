@@ -1,19 +1,17 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"errors"
-	"fmt"
+	"maps"
+	"math"
 	"net"
-	"net/netip"
-	"net/url"
-	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 )
 
 // Config is the one file of a gateway. It is read once, checked whole, and
@@ -82,6 +80,21 @@ type Auth struct {
 	} `yaml:"header"`
 }
 
+// references are the env: and file: references of a credential.
+func (a *Auth) references() []string {
+	var refs []string
+	if a.Bearer != "" {
+		refs = append(refs, a.Bearer)
+	}
+	if a.Basic != nil {
+		refs = append(refs, a.Basic.Password)
+	}
+	if a.Header != nil {
+		refs = append(refs, a.Header.Value)
+	}
+	return refs
+}
+
 // Limits bound the work that one caller can cause.
 type Limits struct {
 	// AgentRequests is how many requests a second one agent may make, with a
@@ -89,34 +102,44 @@ type Limits struct {
 	AgentRequests int `yaml:"agent_requests"`
 	// OpenPreviews is how many unexpired previews one agent may hold.
 	OpenPreviews int `yaml:"open_previews"`
-	// Connections is how many may be open at once; a tenth is kept for operators.
+	// Connections is how many may be open at once.
 	Connections int `yaml:"connections"`
 	// Parallel is how many approved operations are sent at once.
 	Parallel int `yaml:"parallel"`
 }
 
-// Duration is a Go duration in YAML: 5m, 24h.
+// Duration is a duration in YAML: 5m, 24h, 90d.
 type Duration time.Duration
 
-// UnmarshalYAML reads a duration; days may be written as 90d.
-func (d *Duration) UnmarshalYAML(b []byte) error {
-	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		h, err := time.ParseDuration(days + "h")
-		if err != nil {
-			return fmt.Errorf("%q is not a duration like 5m, 24h or 90d", text)
+var (
+	durationForm = regexp.MustCompile(`^([0-9]{1,9}(ms|s|m|h|d))+$`)
+	durationPart = regexp.MustCompile(`([0-9]+)([a-z]+)`)
+	durationUnit = map[string]time.Duration{
+		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
+	}
+)
+
+// UnmarshalText reads a duration in the form that manifests have too.
+func (d *Duration) UnmarshalText(b []byte) error {
+	bad := errors.New("must be a duration like 5m, 24h or 90d")
+	if !durationForm.Match(b) {
+		return bad
+	}
+	var sum time.Duration
+	for _, part := range durationPart.FindAllStringSubmatch(string(b), -1) {
+		n, _ := strconv.ParseInt(part[1], 10, 64) // at most 9 digits
+		unit := durationUnit[part[2]]
+		if time.Duration(n) > (math.MaxInt64-sum)/unit {
+			return bad
 		}
-		*d = Duration(24 * h)
-		return nil
+		sum += time.Duration(n) * unit
 	}
-	v, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a duration like 5m, 24h or 90d", text)
-	}
-	*d = Duration(v)
+	*d = Duration(sum)
 	return nil
 }
 
+// configSchema is the published JSON Schema of the file, for editors.
+//
 //go:embed config.schema.json
 var configSchema []byte
 
@@ -130,26 +153,6 @@ func defaultConfig() Config {
 	c.Tokens.TTL, c.Tokens.Retention = Duration(5*time.Minute), Duration(90*24*time.Hour)
 	c.Limits = Limits{AgentRequests: 50, OpenPreviews: 1000, Connections: 4096, Parallel: 16}
 	return c
-}
-
-// loadConfig reads and checks a file. Its errors say where and what instead.
-func loadConfig(path string) (Config, error) {
-	c := defaultConfig()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return c, fmt.Errorf("the configuration can't be read: %w", err)
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	if err := dec.Decode(&c); err != nil {
-		return c, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
-	}
-	if c.dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
-		return c, err
-	}
-	if err := c.check(); err != nil {
-		return c, fmt.Errorf("%s:\n%w", path, err)
-	}
-	return c, nil
 }
 
 // path resolves a path of the file against the file's folder.
@@ -176,135 +179,21 @@ func (c Config) publicURL() string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// check gives every problem at once.
-func (c Config) check() error {
-	var problems []error
-	bad := func(key, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("  %s: %s", key, fmt.Sprintf(format, args...)))
+// toolPaths are the manifest files and folders, resolved.
+func (c Config) toolPaths() []string {
+	paths := make([]string, len(c.Tools))
+	for i, p := range c.Tools {
+		paths[i] = c.path(p)
 	}
-	if c.PublicURL != "" {
-		u, err := url.Parse(c.PublicURL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			bad("public_url", "must be like https://countersign.example, without a path")
-		}
-	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
-		bad("listen", "must be host:port, like 127.0.0.1:8420")
-	} else if c.TLS.Cert == "" && !c.loopback() && !strings.HasPrefix(c.PublicURL, "https://") {
-		bad("listen", "%s is not loopback: give tls.cert and tls.key, or set public_url to the https:// address of the proxy in front", c.Listen)
-	}
-	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		bad("tls", "cert and key go together")
-	}
-	for _, p := range c.TrustedProxies {
-		if _, err := parsePrefix(p); err != nil {
-			bad("trusted_proxies", "%q is neither an address nor a CIDR", p)
-		}
-	}
-	if !oneOf(c.Log.Format, "auto", "text", "json") {
-		bad("log.format", "must be auto, text or json")
-	}
-	if !oneOf(c.Log.Level, "debug", "info", "warn", "error") {
-		bad("log.level", "must be debug, info, warn or error")
-	}
-	if len(c.Tenants) != 1 || c.Tenants[0] != "default" {
-		bad("tenants", "must be [default]; more than one tenant is not supported yet")
-	}
-	if ttl := time.Duration(c.Tokens.TTL); ttl < time.Second || ttl > 15*time.Minute || ttl%time.Second != 0 {
-		bad("tokens.ttl", "must be whole seconds from 1s to 15m")
-	}
-	if time.Duration(c.Tokens.Retention) < 24*time.Hour {
-		bad("tokens.retention", "must be at least 24h: repeats are answered that long")
-	}
-	for key, n := range map[string]int{
-		"limits.agent_requests": c.Limits.AgentRequests, "limits.open_previews": c.Limits.OpenPreviews,
-		"limits.connections": c.Limits.Connections, "limits.parallel": c.Limits.Parallel,
-	} {
-		if n < 1 {
-			bad(key, "must be at least 1")
-		}
-	}
-	for name, u := range c.Upstreams {
-		u.check("upstreams."+name, bad)
-	}
-	return errors.Join(problems...)
+	return paths
 }
 
+// upstreamNames lists the upstreams in order.
+func (c Config) upstreamNames() []string { return slices.Sorted(maps.Keys(c.Upstreams)) }
+
+// loopback reports that nobody but this machine reaches Listen.
 func (c Config) loopback() bool {
 	host, _, _ := net.SplitHostPort(c.Listen)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func (u Upstream) check(key string, bad func(key, format string, args ...any)) {
-	parsed, err := url.Parse(u.URL)
-	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
-		bad(key+".url", "must be http:// or https:// with a host and no credentials")
-	}
-	u.Auth.check(key+".auth", bad)
-	u.ReadAuth.check(key+".read_auth", bad)
-	for _, a := range u.Allow {
-		if _, err := parseAllow(a); err != nil {
-			bad(key+".allow", "%q is neither an address, address:port nor a CIDR", a)
-		}
-	}
-}
-
-func (a *Auth) check(key string, bad func(key, format string, args ...any)) {
-	if a == nil {
-		return
-	}
-	var values []string
-	if a.Bearer != "" {
-		values = append(values, a.Bearer)
-	}
-	if a.Basic != nil {
-		values = append(values, a.Basic.Password)
-	}
-	if a.Header != nil {
-		values = append(values, a.Header.Value)
-	}
-	if len(values) != 1 {
-		bad(key, "give exactly one of bearer, basic and header")
-		return
-	}
-	if !strings.HasPrefix(values[0], "env:") && !strings.HasPrefix(values[0], "file:") {
-		bad(key, "secrets are never in this file: write env:NAME or file:PATH")
-	}
-}
-
-func oneOf(s string, list ...string) bool {
-	for _, l := range list {
-		if s == l {
-			return true
-		}
-	}
-	return false
-}
-
-// parsePrefix reads an address or a CIDR.
-func parsePrefix(s string) (netip.Prefix, error) {
-	if p, err := netip.ParsePrefix(s); err == nil {
-		return p, nil
-	}
-	a, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return a.Prefix(a.BitLen())
-}
-
-// allowed is one entry of an upstream's allow list; port 0 means any.
-type allowed struct {
-	prefix netip.Prefix
-	port   uint16
-}
-
-// parseAllow reads an address, address:port or CIDR.
-func parseAllow(s string) (allowed, error) {
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return allowed{netip.PrefixFrom(ap.Addr(), ap.Addr().BitLen()), ap.Port()}, nil
-	}
-	p, err := parsePrefix(s)
-	return allowed{prefix: p}, err
 }

@@ -19,6 +19,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -29,7 +31,10 @@ import (
 
 func main() {
 	p := &program{getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, now: time.Now, terminal: isTerminal(os.Stdout)}
-	os.Exit(p.run(context.Background(), os.Args[1:]))
+	// The first signal asks to stop, the second ends the program at once.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
 // program is the command line with everything that it sees of the outside.
@@ -79,8 +84,9 @@ func (p *program) command() *cobra.Command {
 
 Every write is previewed first, then committed once; what can't be taken back
 waits for people; and when nobody knows whether something happened, it says so.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return p.checkOutput() },
 	}
 	root.PersistentFlags().StringVarP(&p.configPath, "config", "c", "", "configuration file (default $COUNTERSIGN_CONFIG, else countersign.yaml)")
 	root.PersistentFlags().StringVar(&p.output, "output", "table", "how answers are printed: table or json")
@@ -88,9 +94,17 @@ waits for people; and when nobody knows whether something happened, it says so.`
 		serveCommand(p), demoCommand(p), initCommand(p),
 		agentCommand(p), operatorCommand(p), toolCommand(p), keysCommand(p),
 		previewCommand(p), commitCommand(p),
-		doctorCommand(p), migrateCommand(p), versionCommand(p),
+		doctorCommand(p), migrateCommand(p), schemaCommand(p), versionCommand(p), manCommand(p),
 	)
 	return root
+}
+
+// group is a command that only holds others; an unknown one of them is refused.
+func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(subs...)
+	return cmd
 }
 
 // version is the program's version.
@@ -108,7 +122,7 @@ func (p *program) config() (Config, error) {
 			return Config{}, errors.New("there is no countersign.yaml here; make one with `countersign init`, or name one with -c FILE")
 		}
 	}
-	return loadConfig(path)
+	return loadConfig(path, p.getenv)
 }
 
 // environment is what the gateway sees of the outside.

@@ -44,30 +44,35 @@ is recorded as unknown, never as failed.`,
 			env := p.environment(cfg)
 			g, err := openGateway(cmd.Context(), cfg, env)
 			if err != nil {
-				return err
+				return errors.New(plain(err))
 			}
 			defer g.close()
 			ln, err := net.Listen("tcp", cfg.Listen)
 			if err != nil {
 				return fmt.Errorf("listen: %w", err)
 			}
-			env.log.Info("gateway started", "url", cfg.publicURL(), "listen", ln.Addr().String(), "version", version(), "tools", len(g.registry.List()), "ledger", g.ledger.ID())
+			if _, port, _ := net.SplitHostPort(cfg.Listen); port == "0" {
+				g.cfg.Listen = ln.Addr().String() // links name the port that was free
+			}
+			env.log.Info("gateway started", "url", g.cfg.publicURL(), "listen", ln.Addr().String(), "version", version(), "tools", len(g.registry.List()), "ledger", g.ledger.ID())
 			return g.serve(cmd.Context(), ln)
 		},
 	}
 }
 
-// serve answers on ln until ctx ends or a signal comes, then drains.
+// serve answers on ln until ctx ends, then drains.
 func (g *gateway) serve(ctx context.Context, ln net.Listener) error {
 	handler, err := g.handler()
 	if err != nil {
 		return err
 	}
 	srv := api.Hardened(handler, g.log)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	ln = limitListener(ln, g.cfg.Limits.Connections)
 	if g.cfg.TLS.Cert != "" {
+		// Better now than at each handshake.
+		if _, err := g.certificate(nil); err != nil {
+			return fmt.Errorf("tls: %w", err)
+		}
 		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: g.certificate, NextProtos: []string{"h2", "http/1.1"}})
 	}
 	// The loops outlive the listener: what was accepted is brought to its end.
