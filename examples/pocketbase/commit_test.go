@@ -162,63 +162,58 @@ func TestCommit_UniqueReference(t *testing.T) {
 }
 
 func TestCommit_Rejected(t *testing.T) {
+	all := []string{"create_customer", "change_customer", "delete_customer"}
 	for name, c := range map[string]struct {
-		tool    string
+		tools   []string
 		before  func(b *bench, ada string)
 		because string
 	}{
-		"changed record is gone": {
-			"change_customer", func(b *bench, ada string) { b.server.remove(ada) },
-			"The requested resource wasn't found.",
-		},
-		"deleted record is gone": {
-			"delete_customer", func(b *bench, ada string) { b.server.remove(ada) },
+		"record is gone": {
+			all[1:], func(b *bench, ada string) { b.server.remove(ada) },
 			"The requested resource wasn't found.",
 		},
 		"value that the collection no longer takes": {
-			"change_customer", func(b *bench, _ string) {
-				field := map[string]any{"name": "seats", "type": "number", "required": true, "onlyInt": true, "min": 1, "max": 4}
-				fields := []any{}
-				for _, f := range b.server.call("GET", "/api/collections/customers", nil, 200)["fields"].([]any) {
-					if f := f.(map[string]any); f["name"] == "seats" {
-						field["id"] = f["id"]
-						fields = append(fields, field)
-					} else {
-						fields = append(fields, f)
-					}
-				}
-				b.server.call("PATCH", "/api/collections/customers", map[string]any{"fields": fields}, 200)
-			},
+			all[1:2], func(b *bench, _ string) { b.server.limitSeats(4) },
 			"Failed to update record. seats: Must be less than 4.000000.",
 		},
 		"batches are switched off": {
-			"create_customer", func(b *bench, _ string) {
+			all, func(b *bench, _ string) {
 				b.server.call("PATCH", "/api/settings", map[string]any{"batch": map[string]any{"enabled": false}}, 200)
 			},
 			"Batch requests are not allowed.",
 		},
 		"token is worthless": {
-			"create_customer", func(b *bench, _ string) { b.tools = compile(b.t, b.line.URL, worthless(b.t)) },
+			all, func(b *bench, _ string) { b.tools = compile(b.t, b.line.URL, worthless(b.t)) },
 			"Only superusers can perform this action.",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			ada := b.server.add("C-1", "Ada", "free", 3)["id"].(string)
-			plan := b.plan(c.tool, map[string]string{
-				"create_customer": `{"reference":"C-2","name":"Bo","email":"bo@example.com","plan":"team","seats":2}`,
-				"change_customer": `{"case":"4711","id":"` + ada + `","seats":5}`,
-				"delete_customer": `{"id":"` + ada + `"}`,
-			}[c.tool])
-			c.before(b, ada)
-			state := b.server.customers()
-			out := b.send(plan)
-			require.Equal(t, tools.NoEffect, out.Verdict, out.Because)
-			require.Equal(t, c.because, out.Because)
-			require.Equal(t, state, b.server.customers())
-			require.Empty(t, b.server.requests())
-		})
+		for _, tool := range c.tools {
+			t.Run(name+"/"+tool, func(t *testing.T) {
+				b := newBench(t)
+				w := writes(b)
+				plan := b.plan(tool, w[tool].args)
+				c.before(b, b.server.customers()[0]["id"].(string))
+				state := b.server.customers()
+				out := b.send(plan)
+				require.Equal(t, tools.NoEffect, out.Verdict, out.Because)
+				require.Equal(t, c.because, out.Because)
+				require.Equal(t, state, b.server.customers())
+				require.Empty(t, b.server.requests())
+			})
+		}
 	}
+}
+
+// limitSeats changes the collection under the tools.
+func (s *server) limitSeats(most int) {
+	s.t.Helper()
+	fields := s.call("GET", "/api/collections/customers", nil, 200)["fields"].([]any)
+	for _, f := range fields {
+		if f := f.(map[string]any); f["name"] == "seats" {
+			f["max"] = most
+		}
+	}
+	s.call("PATCH", "/api/collections/customers", map[string]any{"fields": fields}, 200)
 }
 
 // A 400 that does not name the refused request proves nothing: it may come from

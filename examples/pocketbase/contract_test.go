@@ -4,13 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"sync/atomic"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"countersign/tools"
 	"countersign/tools/tooltest"
@@ -53,16 +47,13 @@ func TestContract(t *testing.T) {
 	}
 	for name, suite := range suites {
 		t.Run(name, func(t *testing.T) {
-			s := start(t)
-			gate := newGatekeeper(t, s.url)
-			c := suite(s)
-			c.Line = tooltest.NewLine(t, gate.url)
-			all := compile(t, c.Line.URL, s.tokenFile)
-			c.Tool, c.Success = all[name], http.StatusOK
-			c.Tools = func(name string) (*tools.Tool, bool) { tool, ok := all[name]; return tool, ok }
+			b := newBench(t)
+			c := suite(b.server)
+			c.Line, c.Tool, c.Success = b.line, b.tools[name], http.StatusOK
+			c.Tools = func(name string) (*tools.Tool, bool) { tool, ok := b.tools[name]; return tool, ok }
 			// Each effect leaves one row with its key in the same transaction.
-			c.Effects = func() int { return s.count("gateway_requests") }
-			c.Requests = func() int { return int(gate.writes.Load()) }
+			c.Effects = func() int { return b.server.count("gateway_requests") }
+			c.Requests = func() int { return int(b.gate.writes.Load()) }
 			tooltest.Run(t, c)
 		})
 	}
@@ -82,28 +73,4 @@ func numberedID(n int) string { return fmt.Sprintf("customer%07d", n) }
 func (s *server) count(collection string) int {
 	s.t.Helper()
 	return int(s.call("GET", "/api/collections/"+collection+"/records?perPage=1&fields=id", nil, http.StatusOK)["totalItems"].(float64))
-}
-
-// gatekeeper counts the effectful requests that reach PocketBase: its own log is
-// written some seconds late.
-type gatekeeper struct {
-	url    string
-	writes atomic.Int64
-}
-
-func newGatekeeper(t *testing.T, to string) *gatekeeper {
-	t.Helper()
-	target, err := url.Parse(to)
-	require.NoError(t, err)
-	forward := httputil.NewSingleHostReverseProxy(target)
-	g := &gatekeeper{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			g.writes.Add(1)
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	t.Cleanup(srv.Close)
-	g.url = srv.URL
-	return g
 }

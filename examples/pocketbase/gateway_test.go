@@ -140,7 +140,8 @@ func TestGateway_OneRecord(t *testing.T) {
 	require.Equal(t, []string{"POST /api/batch"}, g.sent())
 }
 
-// Twenty commits at once, of one token and of one key: one record, one request.
+// Twenty commits at once, of one token and of one key, while the request is held
+// before PocketBase: one operation, one request, one record.
 func TestGateway_OneRecordOfMany(t *testing.T) {
 	g := newGateway(t)
 	spend := make([]string, 20)
@@ -150,13 +151,18 @@ func TestGateway_OneRecordOfMany(t *testing.T) {
 			spend[i] = spend[i-1]
 		}
 	}
+	release := make(chan struct{})
+	g.gate.beforeNextWrite(func() { <-release })
 	results := make([]commit.Result, len(spend))
 	errs := make([]error, len(spend))
 	var all sync.WaitGroup
 	for i, token := range spend {
-		all.Go(func() { results[i], errs[i] = g.commit("create_customer", token) })
+		all.Go(func() {
+			results[i], errs[i] = g.commits.Commit(context.Background(), commit.Request{Agent: clerk, Tool: "create_customer", Token: token})
+		})
 	}
 	all.Wait()
+	close(release)
 	fresh := 0
 	for i, res := range results {
 		require.NoError(t, errs[i])
@@ -166,6 +172,9 @@ func TestGateway_OneRecordOfMany(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, fresh)
+	for _, token := range spend {
+		require.Equal(t, ledger.Succeeded, g.mustCommit("create_customer", token).Operation.State)
+	}
 	require.Len(t, g.server.customers(), 1)
 	require.Len(t, g.sent(), 1)
 }

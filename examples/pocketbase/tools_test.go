@@ -21,16 +21,18 @@ import (
 type bench struct {
 	t      *testing.T
 	server *server
-	// line leads from the tools to PocketBase and can be cut.
+	// line leads from the tools to the gatekeeper and can be cut.
 	line  *tooltest.Line
+	gate  *gatekeeper
 	tools map[string]*tools.Tool
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := start(t)
-	line := tooltest.NewLine(t, s.url)
-	return &bench{t: t, server: s, line: line, tools: compile(t, line.URL, s.tokenFile)}
+	gate := newGatekeeper(t, s.url)
+	line := tooltest.NewLine(t, gate.url)
+	return &bench{t: t, server: s, line: line, gate: gate, tools: compile(t, line.URL, s.tokenFile)}
 }
 
 // compile makes the tools as the config beside them says.
