@@ -314,6 +314,9 @@ func (f *flatTemplate) evaluate(vars map[string]any) (map[string]any, error) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
+		if len(v) == 0 {
+			return nil, &evalError{f.whole.where, "before or after", errors.New("the object is empty")}
+		}
 		return v, checkFlat(v, f.whole.where)
 	case nil, absent:
 		return nil, nil

@@ -157,9 +157,14 @@ func operatorWords(name string) string {
 	return "`" + strings.Trim(name, "_@") + "`"
 }
 
-// operandWords names the types of "(string, list(int))".
+// operandWords names the types of "(string, list(int))", or of a method's
+// "string.(int)".
 func operandWords(list string) string {
 	var words []string
+	if on, with, method := strings.Cut(list, ".("); method {
+		words = append(words, typeWord(on))
+		list = "(" + with
+	}
 	depth, from := 0, 1
 	for i, r := range list {
 		switch r {

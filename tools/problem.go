@@ -150,8 +150,12 @@ func window(line string, from, width int) string {
 
 // closest gives the candidate that a writer most likely meant, or "".
 func closest(word string, candidates []string) string {
+	// One edit in a short word, two in a longer one; none in a word of two letters.
 	best, bestDistance := "", 3
-	if len(word) <= 3 {
+	switch n := utf8.RuneCountInString(word); {
+	case n <= 2:
+		return ""
+	case n <= 4:
 		bestDistance = 2
 	}
 	for _, c := range candidates {

@@ -58,6 +58,7 @@ func compileSchema(n *node, closed bool, ps *problems) *Schema {
 	if len(ps.list) > before {
 		return nil
 	}
+	typeObjects(n)
 	if closed {
 		closeObjects(n)
 	}

@@ -144,6 +144,16 @@ func guess(sentence, word string, candidates []string) string {
 	return sentence + "."
 }
 
+// typeObjects adds `type: object` where properties are declared without a type:
+// expressions take such a value for an object, so nothing else may pass.
+func typeObjects(n *node) {
+	walkSchema(n, func(s *node) {
+		if s.has("properties") && !s.has("type") && !strings.Contains(strings.TrimPrefix(s.pointer, n.pointer)+"/", "/not/") {
+			s.members = append(s.members, member{"type", s.pos, &node{pos: s.pos, value: "object", pointer: s.pointer + "/type", doc: s.doc}})
+		}
+	})
+}
+
 // closeObjects adds `additionalProperties: false` to every object schema that
 // declares properties and says nothing about others. Where an object is also
 // described by alternatives or references, `unevaluatedProperties: false` is

@@ -31,6 +31,11 @@ func (s *Schema) leaves(invalid *jsonschema.ValidationError, v any) []fault.Poin
 		out = append(out, s.leaf(e, keyword, v)...)
 	}
 	collect(invalid)
+	// A member that some alternative declares is left over only because that
+	// alternative failed; then its failure is the reason.
+	if reasons := slices.DeleteFunc(slices.Clone(out), func(p fault.Pointer) bool { return p.Detail == leftOver }); len(reasons) > 0 {
+		out = reasons
+	}
 	slices.SortFunc(out, func(a, b fault.Pointer) int {
 		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Detail, b.Detail))
 	})
@@ -73,8 +78,15 @@ func (s *Schema) leaf(e *jsonschema.ValidationError, keyword string, v any) []fa
 	switch keyword {
 	case "required":
 		return missing(at, want, instance)
-	case "additionalProperties", "unevaluatedProperties":
+	case "additionalProperties":
 		return s.extra(at, instance)
+	case "unevaluatedProperties": // reported at the member itself
+		i := strings.LastIndexByte(at, '/')
+		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(at[i+1:])
+		if known, declared := s.membersAt(at[:i]); !declared(name) {
+			return one("%s", unknownWords(name, known))
+		}
+		return one(leftOver)
 	case "type":
 		return one("must be %s", typeWords(want))
 	case "enum":
@@ -136,8 +148,29 @@ var limitWords = map[string]string{
 	"maxProperties":    "must have at most %v members",
 }
 
+// leftOver words a member that is declared somewhere, but not in a way that
+// applies here.
+const leftOver = "does not go together with the other members"
+
 // extra words members that the schema does not know.
 func (s *Schema) extra(at string, instance any) []fault.Pointer {
+	known, declared := s.membersAt(at)
+	object, _ := instance.(map[string]any)
+	var out []fault.Pointer
+	for name := range object {
+		if !declared(name) {
+			out = append(out, fault.Pointer{Pointer: strictjson.Join(at, name), Detail: unknownWords(name, known)})
+		}
+	}
+	if out == nil {
+		out = []fault.Pointer{{Pointer: at, Detail: leftOver}}
+	}
+	return out
+}
+
+// membersAt gives the names that an object at a place may have, and whether one
+// is declared there in any way.
+func (s *Schema) membersAt(at string) (known []string, declared func(name string) bool) {
 	list := inPlace([]*shape{s.shape}, true)
 	for _, token := range strings.Split(strings.TrimPrefix(at, "/"), "/") {
 		if at == "" {
@@ -149,25 +182,19 @@ func (s *Schema) extra(at string, instance any) []fault.Pointer {
 		}
 		list = inPlace(next, true)
 	}
-	var known []string
 	for _, sh := range list {
 		known = append(known, sh.names...)
 	}
-	object, _ := instance.(map[string]any)
-	var out []fault.Pointer
-	for name := range object {
-		if !slices.Contains(known, name) && len(memberShapes(list, name)) == 0 {
-			detail := "is not known here"
-			if c := closest(name, known); c != "" {
-				detail += " (did you mean " + c + "?)"
-			}
-			out = append(out, fault.Pointer{Pointer: strictjson.Join(at, name), Detail: detail})
-		}
+	return known, func(name string) bool {
+		return slices.Contains(known, name) || len(memberShapes(list, name)) > 0
 	}
-	if out == nil {
-		out = []fault.Pointer{{Pointer: at, Detail: "has members that do not go together"}}
+}
+
+func unknownWords(name string, known []string) string {
+	if c := closest(name, known); c != "" {
+		return "is not known here (did you mean " + c + "?)"
 	}
-	return out
+	return "is not known here"
 }
 
 var typeNames = map[string]string{

@@ -53,6 +53,7 @@ func (m *Manifest) vars(v values) map[string]any {
 	out := map[string]any{
 		"args":      m.types.toCEL(nonNil(v.args), m.varTypes["args"]),
 		"agent":     map[string]any{"id": v.agent.ID, "name": v.agent.Name, "owner": v.agent.Owner, "tenant": v.agent.Tenant},
+		"effects":   m.effectValues(v.effects),
 		"effect_id": v.effectID,
 	}
 	if v.reads != nil {
@@ -60,9 +61,6 @@ func (m *Manifest) vars(v values) map[string]any {
 	}
 	if v.key != nil {
 		out["key"] = map[string]any{"value": v.key.Value, "generation": int64(v.key.Generation), "upstream": v.key.Upstream}
-	}
-	if v.effects != nil {
-		out["effects"] = m.effectValues(v.effects)
 	}
 	if v.reply != nil {
 		headers := make(map[string]any, len(v.reply.Headers))
