@@ -66,7 +66,14 @@ func LoadFS(fsys fs.FS) ([]Loaded, error) {
 }
 
 func finish(loaded []Loaded, errs []error) ([]Loaded, error) {
-	errs = append(errs, checkTogether(loaded)...)
+	broken := map[string]bool{}
+	for _, err := range errs {
+		var bad *ManifestError
+		if errors.As(err, &bad) {
+			broken[bad.Tool] = true
+		}
+	}
+	errs = append(errs, checkTogether(loaded, broken)...)
 	if len(errs) > 0 {
 		return nil, &LoadError{errs}
 	}
@@ -121,7 +128,7 @@ func parseFiles(files []string, read func(string) ([]byte, error)) (loaded []Loa
 
 // checkTogether checks what one manifest says about another. Tools whose undo
 // is in a file that did not load are not blamed for it.
-func checkTogether(loaded []Loaded) []error {
+func checkTogether(loaded []Loaded, broken map[string]bool) []error {
 	var errs []error
 	byName := map[string]Loaded{}
 	for _, l := range loaded {
@@ -133,7 +140,7 @@ func checkTogether(loaded []Loaded) []error {
 		byName[name] = l
 	}
 	for _, l := range loaded {
-		if undo := l.Manifest.undo; undo != nil {
+		if undo := l.Manifest.undo; undo != nil && !broken[undo.tool] {
 			target, ok := byName[undo.tool]
 			if bad := l.Manifest.checkUndo(target.Manifest, ok); bad != nil {
 				bad.File = l.File

@@ -79,7 +79,11 @@ func ParseManifest(src []byte) (*Manifest, error) {
 	ps := newProblems(src)
 	doc := parseDocument(src, ps)
 	if doc == nil || doc.root == nil || doc.holes {
-		return nil, ps.err()
+		err := ps.err()
+		if doc != nil {
+			err.Tool = doc.root.get("tool").text()
+		}
+		return nil, err
 	}
 	checkGrammar(doc, ps)
 	c, err := newExprCompiler(ps)
@@ -90,6 +94,7 @@ func ParseManifest(src []byte) (*Manifest, error) {
 	b.m.Digest = strictjson.Digest(doc.root.generic())
 	b.build()
 	if err := ps.err(); err != nil {
+		err.Tool = b.m.Spec.Name
 		return nil, err
 	}
 	b.m.types, b.m.varTypes = b.types, b.vars

@@ -35,7 +35,9 @@ func (p Problem) String() string {
 // in one pass, in the order of the text.
 type ManifestError struct {
 	// File is the name under which the manifest was read; may be empty.
-	File     string
+	File string
+	// Tool is the name that the manifest gives its tool, as far as it can be read.
+	Tool     string
 	Problems []Problem
 }
 
@@ -90,7 +92,7 @@ func (ps *problems) problem(at position, instead, format string, args ...any) Pr
 }
 
 // err is everything found so far as one error, or nil.
-func (ps *problems) err() error {
+func (ps *problems) err() *ManifestError {
 	if len(ps.list) == 0 {
 		return nil
 	}
