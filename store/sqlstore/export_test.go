@@ -2,10 +2,15 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
+	"testing"
 	"time"
+
+	"countersign/ledger"
 )
 
 // Faults breaks a DB on demand; it is what storetest.Faults asks for.
@@ -147,4 +152,97 @@ func (f *Faults) afterCommit() error {
 	}
 	f.lose = false
 	return errors.New("injected: the answer was lost")
+}
+
+// CheckDurable is what Open asks of the writer's connection.
+var CheckDurable = checkDurable
+
+// Pragma reads a setting of the writer's connection.
+func Pragma(t testing.TB, db *DB, name string) (value string) {
+	t.Helper()
+	onWriter(t, db, func(conn *sql.Conn) error {
+		return conn.QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value)
+	})
+	return value
+}
+
+// Exec runs a statement on the writer's connection.
+func Exec(t testing.TB, db *DB, text string) {
+	t.Helper()
+	onWriter(t, db, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(t.Context(), text)
+		return err
+	})
+}
+
+func onWriter(t testing.TB, db *DB, do func(*sql.Conn) error) {
+	t.Helper()
+	if err := db.write(t.Context(), func(t *tx) error { return do(t.w.conn) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Explain gives the plan of a statement, one line for each step.
+func Explain(t testing.TB, db *DB, text string, args ...any) (steps []string) {
+	t.Helper()
+	rows, err := db.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = drain(rows, func(rows *sql.Rows) error {
+		var id, parent, unused int
+		var detail string
+		err := rows.Scan(&id, &parent, &unused, &detail)
+		steps = append(steps, detail)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// Listing gives the statement of a list.
+func Listing(f ledger.Filter) (string, []any) { return listing(f, 1<<40, 51) }
+
+// Statements gives every text that was prepared so far.
+func Statements(t testing.TB, db *DB) (texts []string) {
+	t.Helper()
+	db.prepared.Range(func(text, _ any) bool {
+		texts = append(texts, text.(string))
+		return true
+	})
+	if err := db.write(t.Context(), func(t *tx) error {
+		texts = slices.AppendSeq(texts, maps.Keys(t.w.stmts))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// MaxQueue is how many writes wait behind the one that is served.
+const MaxQueue = maxQueue
+
+// Panic runs a write that panics.
+func Panic(db *DB) error {
+	return db.write(context.Background(), func(*tx) error { panic("boom") })
+}
+
+// ForeignKeyViolations gives the tables with rows that point nowhere.
+func ForeignKeyViolations(t testing.TB, db *DB) (tables []string) {
+	t.Helper()
+	onWriter(t, db, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(t.Context(), "SELECT \"table\" FROM pragma_foreign_key_check")
+		if err != nil {
+			return err
+		}
+		return drain(rows, func(rows *sql.Rows) error {
+			table, err := column[string](rows)
+			tables = append(tables, table)
+			return err
+		})
+	})
+	return tables
 }
