@@ -93,13 +93,18 @@ func NewSessions(s *Service, cfg SessionsConfig) *Sessions {
 
 // LoadAndSave gives the handlers behind it their session. What SignIn and
 // SignOut did is written, with the cookie, before the first byte of the answer;
-// if that fails, OnError answers in the handler's place.
+// if that fails, OnError answers in the handler's place. A second LoadAndSave
+// around the same request does nothing.
 func (s *Sessions) LoadAndSave(next http.Handler) http.Handler {
 	inner := s.scs.LoadAndSave(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := r.Context().Value(requestKey{}).(*request)
 		next.ServeHTTP(&upperWriter{ResponseWriter: w, req: req}, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(requestKey{}) != nil {
+			next.ServeHTTP(w, r)
+			return
+		}
 		req := &request{background: s.cfg.Background != nil && s.cfg.Background(r)}
 		inner.ServeHTTP(&lowerWriter{w, req}, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
 	})

@@ -138,6 +138,7 @@ func (p *page) setCookie(value string) {
 	p.jar.SetCookies(u, []*http.Cookie{{Name: "countersign", Value: value, Path: "/"}})
 }
 
+// nobody is the answer to who is not signed in.
 const nobody = string(fault.Unauthenticated)
 
 // S25: what the cookie says, on both kinds of door.
@@ -410,6 +411,18 @@ func TestSessions_SilentHandler(t *testing.T) {
 		}
 	})
 	require.Empty(t, p.get("/silent"))
+	require.Equal(t, "ada", p.get("/"))
+}
+
+// Two middlewares around one handler store the session once.
+func TestSessions_Nested(t *testing.T) {
+	p := newPage(t, false)
+	p.person("ada")
+	p.mux.Handle("POST /nested/", p.sessions.LoadAndSave(http.StripPrefix("/nested", p.mux)))
+	text, res := p.do(http.MethodPost, "/nested/sign-in", "name=ada")
+	require.Equal(t, "welcome ada", text)
+	require.Len(t, res.Cookies(), 1)
+	require.Empty(t, p.failed)
 	require.Equal(t, "ada", p.get("/"))
 }
 
