@@ -32,18 +32,21 @@ func (c *gateConn) arm(first func() error) {
 
 // Write implements net.Conn.
 func (c *gateConn) Write(p []byte) (int, error) {
-	if err := c.pass(); err != nil {
+	if err := c.pass(len(p)); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
-	c.mu.Lock()
-	c.bytes += int64(n)
-	c.mu.Unlock()
+	if n < len(p) {
+		c.mu.Lock()
+		c.bytes -= int64(len(p) - n)
+		c.mu.Unlock()
+	}
 	return n, err
 }
 
-// pass lets a write begin, or refuses it. The mark is made before the bytes go.
-func (c *gateConn) pass() error {
+// pass lets a write of n bytes begin, or refuses it. The mark is made before the
+// bytes go: an answer can be there before the write has returned.
+func (c *gateConn) pass(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sealed {
@@ -56,6 +59,7 @@ func (c *gateConn) pass() error {
 		}
 	}
 	c.began = true
+	c.bytes += int64(n)
 	return nil
 }
 
