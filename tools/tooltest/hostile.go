@@ -19,10 +19,11 @@ type HostileAnswer struct {
 	Endless bool
 }
 
-// answer is a whole HTTP answer with a body.
+// answer is a whole HTTP answer with a body. It says that the connection ends
+// with it, as it does.
 func answer(status int, contentType, body string, header ...string) func(io.Writer) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n", status, http.StatusText(status), contentType, len(body))
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n", status, http.StatusText(status), contentType, len(body))
 	for _, h := range header {
 		b.WriteString(h + "\r\n")
 	}
