@@ -55,6 +55,7 @@ func agentListCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List agents, revoked ones too",
+		Long:    "List agents, the oldest first, with the owner who answers for each and the tools\nthat it was granted. Keys are not kept, so they can't be listed.",
 		Example: "  countersign agent list --output json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -135,11 +135,37 @@ func (r *configReader) notYAML(err error) {
 	r.bad(at, "", "this is not YAML: %s", message)
 }
 
+// position is where a node begins.
 func position(n ast.Node) *token.Position {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return position(n.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return position(n.Key)
+	}
 	if tk := n.GetToken(); tk != nil {
 		return tk.Position
 	}
 	return nil
+}
+
+// joined gives the text of a plain a:b inside { }. YAML says that it is text,
+// since no blank follows the colon; the parser takes it for a mapping.
+func joined(n ast.Node) (string, bool) {
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) == 1 {
+		n = m.Values[0]
+	}
+	pair, ok := n.(*ast.MappingValueNode)
+	if !ok {
+		return "", false
+	}
+	key, value := pair.Key.GetToken(), pair.Value.GetToken()
+	if key.Position.Line != value.Position.Line || key.Position.Column+utf8.RuneCountInString(key.Value)+1 != value.Position.Column {
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
 }
 
 // fill sets v from a node.
@@ -181,7 +207,11 @@ func (r *configReader) fill(n ast.Node, v reflect.Value, key string) {
 		case *ast.LiteralNode:
 			v.SetString(n.Value.Value)
 		default:
-			r.bad(position(n), key, "must be text; put it in quotes")
+			text, ok := joined(n)
+			if !ok {
+				r.bad(position(n), key, "must be text; put it in quotes")
+			}
+			v.SetString(text)
 		}
 	}
 }
@@ -233,8 +263,8 @@ func (r *configReader) fillMapping(n ast.Node, v reflect.Value, key string) {
 			continue
 		}
 		seen[name] = at.Line
-		if name == "auth" || name == "read_auth" {
-			r.keepPrivate(m)
+		if name == "auth" || name == "read_auth" || m.Value.Type() == ast.StringType && strings.Contains(m.Value.String(), "@") {
+			r.keepPrivate(m) // a credential, or a URL that may hold one
 		}
 		r.places[path] = at
 		switch m.Value.Type() {

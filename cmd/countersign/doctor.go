@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,7 +97,7 @@ func (d *doctor) examine(ctx context.Context) {
 func (d *doctor) report() error {
 	err := d.answer(d.found, func(w io.Writer) {
 		for _, f := range d.found {
-			row(w, f.Status, f.Check, f.Detail)
+			row(w, f.Status, f.Check, strings.ReplaceAll(f.Detail, "\n", "\n\t\t"))
 			if f.ToDo != "" {
 				row(w, "", "", "-> "+f.ToDo)
 			}

@@ -206,9 +206,13 @@ func (d *doctor) checkPublicURL(ctx context.Context) {
 // checkDisk looks whether there is room: a full disk stops every commit.
 func (d *doctor) checkDisk() {
 	const low, empty = 1 << 30, 100 << 20
-	free, err := freeSpace(d.data)
+	dir := d.data // or what it will be made in
+	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	free, err := freeSpace(dir)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, errors.ErrUnsupported):
 		d.ok("disk", "not measured")
 	case err != nil:
 		d.warn("disk", "Look at the disk.", "%v", err)

@@ -69,6 +69,7 @@ func operatorListCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List operators, disabled ones too",
+		Long:    "List operators, the oldest first, with their groups, and whether they have set a\npassword.",
 		Example: "  countersign operator list --output json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

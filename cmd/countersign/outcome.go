@@ -30,7 +30,7 @@ const exitTable = `Exit status:
   3  rejected: a person said no (rejected, rejected_before), the policy does
      (policy_denied), or it was taken back (cancelled, compensated)
   4  expired: nothing was sent; preview again (expired, token_expired,
-     preview_stale, tool_changed)
+     token_invalid, preview_stale, tool_changed)
   5  unknown: it may have happened (unknown, outcome_unclear, or the answer to
      the commit was lost). Never ask for it by other means; repeat the commit
   6  failed: tried, and certainly without effect (failed)

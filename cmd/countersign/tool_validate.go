@@ -184,8 +184,9 @@ func addAcross(checked []checkedFile) {
 	for _, err := range all.Errors {
 		var bad *tools.ManifestError
 		if errors.As(err, &bad) {
-			if c := byFile[bad.File]; c != nil && len(c.Problems) == 0 {
-				c.Problems = problemsOf(bad.Problems)
+			// What a file has wrong by itself is known already.
+			if c := byFile[bad.File]; c != nil && c.Tool != nil {
+				c.Problems = append(c.Problems, problemsOf(bad.Problems)...)
 			}
 			continue
 		}
