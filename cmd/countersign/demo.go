@@ -198,13 +198,13 @@ func (d *demo) startOver(ctx context.Context) error {
 		}
 		return nil
 	}
-	var dialer net.Dialer
-	if conn, err := dialer.DialContext(ctx, "unix", filepath.Join(d.data, adminSocket)); err == nil {
-		_ = conn.Close() // it was only asked whether somebody listens
+	// The ledger's lock, not the socket, says whether somebody runs: a demo that
+	// is just starting has the one and not yet the other.
+	if _, err := inspectLedger(ctx, filepath.Join(d.data, ledgerFile)); inUse(err) {
 		return fmt.Errorf("a gateway runs on %s; stop it first", d.data)
 	}
 	for _, name := range []string{
-		"ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock", "signing-keys.json", "signing-keys.json.lock", "redact.key",
+		ledgerFile, ledgerFile + "-wal", ledgerFile + "-shm", ledgerFile + ".lock", "signing-keys.json", "signing-keys.json.lock", "redact.key",
 		adminSocket, "shop", "demo.env",
 	} {
 		if err := os.RemoveAll(filepath.Join(d.data, name)); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
-	"countersign"
 	"countersign/api"
 	"countersign/identity"
 	"countersign/web"
@@ -39,8 +38,8 @@ func (g *gateway) handler() (http.Handler, error) {
 	hosts := g.hosts(public)
 	var err error
 	server, err = api.New(api.Config{
-		Contract: countersign.OpenAPI, ReferenceScript: web.AssetURL(referenceAsset),
-		Ledger: g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
+		ReferenceScript: web.AssetURL(referenceAsset),
+		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
 		Identity: g.identity, Sessions: sessions, Keys: g.keys, Hosts: hosts, PublicURL: public,
 		RatePerMinute: 60 * g.cfg.Limits.AgentRequests, Burst: 4 * g.cfg.Limits.AgentRequests,
 		Draining: g.draining, Now: g.env.now, Log: g.log,
