@@ -246,3 +246,26 @@ func ForeignKeyViolations(t testing.TB, db *DB) (tables []string) {
 	})
 	return tables
 }
+
+// Careless runs a write that goes on after a statement failed. The failure
+// takes the transaction with it, so what follows would commit by itself.
+func Careless(db *DB) error {
+	return db.write(context.Background(), func(t *tx) error {
+		if _, err := t.w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+			return err
+		}
+		_, _ = t.exec("INSERT INTO settings (name) SELECT json_array(")
+		_, _ = t.exec("INSERT INTO settings (name, value) VALUES ('careless', 'x')")
+		return nil
+	})
+}
+
+// Setting reads a setting; "" when there is none.
+func Setting(t testing.TB, db *DB, name string) string {
+	t.Helper()
+	value, err := one(db.reader(t.Context()), column[string], "SELECT value FROM settings WHERE name = $1", name)
+	if err != nil && !isNotFound(err) {
+		t.Fatal(err)
+	}
+	return value
+}

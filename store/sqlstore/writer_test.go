@@ -255,3 +255,13 @@ func TestWriter_Panic(t *testing.T) {
 	require.ErrorContains(t, sqlstore.Panic(db), "boom")
 	require.NoError(t, db.Open(t.Context(), ready(t, db, "k")))
 }
+
+// After a statement failed unexpectedly nothing more of that write reaches the
+// database, whatever the write does.
+func TestWriter_BrokenIsClosed(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "ledger.db"), storetest.NewClock())
+	defer db.Close() //nolint:errcheck // a test's own
+	require.ErrorContains(t, sqlstore.Careless(db), "incomplete input")
+	require.Empty(t, sqlstore.Setting(t, db, "careless"))
+	require.NoError(t, db.Open(t.Context(), ready(t, db, "k")))
+}

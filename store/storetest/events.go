@@ -59,6 +59,7 @@ var eventCases = []testCase{
 			if len(page) == 0 {
 				break
 			}
+			require.Greater(w, page[0].Seq, after, "an event that was read before")
 			paged = append(paged, page...)
 			after = page[len(page)-1].Seq
 		}

@@ -96,15 +96,34 @@ var faultCases = []testCase{
 			return true
 		})
 	}},
+	{"a member refused half way leaves nothing of itself in its group", func(w *world) {
+		taken := w.open(acme, "taken", ledger.Running)
+		openings := w.openings(6)
+		for i := range openings {
+			if i%2 == 0 { // the second of two can't be opened
+				second := w.opening(w.put(w.preview(acme, taken.Key, 1)), ledger.Running)
+				openings[i].New = append(openings[i].New, second.New...)
+			}
+		}
+		answers := grouped(w, len(openings), func(i int) error { return w.Store.Open(w.ctx, openings[i]) })
+		for i, err := range answers {
+			_, found := w.Store.Operation(w.ctx, acme, openings[i].New[0].Operation.ID)
+			if i%2 == 0 {
+				w.refused(ledger.HeadMoved, err)
+				require.ErrorIs(w, found, ledger.ErrNotFound)
+			} else {
+				require.NoError(w, err)
+				require.NoError(w, found)
+			}
+		}
+		evs, err := w.Store.EventsAfter(w.ctx, acme, 0, 100)
+		require.NoError(w, err)
+		require.Len(w, evs, 1+len(openings)/2)
+		require.EqualValues(w, len(evs), evs[len(evs)-1].Seq)
+	}},
 	{"members see those before them", func(w *world) {
 		op := w.opening(w.put(w.preview(acme, "k", 1)), ledger.Pending)
-		wait, release := w.Faults.Hold()
-		const n = 16
-		done := make(chan []error)
-		go func() { done <- together(n, func(int) error { return w.Store.Open(w.ctx, op) }) }()
-		wait(n)
-		release()
-		for _, err := range <-done {
+		for _, err := range grouped(w, 16, func(int) error { return w.Store.Open(w.ctx, op) }) {
 			require.NoError(w, err, "one write id")
 		}
 		require.Len(w, w.listAll(ledger.Filter{Tenant: acme}), 1)
@@ -225,6 +244,17 @@ func (w *world) openings(n int) []ledger.Opening {
 	return list
 }
 
+// grouped runs n writes as one group and gives their answers.
+func grouped(w *world, n int, write func(i int) error) []error {
+	w.Helper()
+	wait, release := w.Faults.Hold()
+	done := make(chan []error)
+	go func() { done <- together(n, write) }()
+	wait(n)
+	release()
+	return <-done
+}
+
 // group opens n operations in one group and checks each answer against the
 // store: what was acknowledged is there, once; the rest left no trace.
 func group(w *world, n int, prepare func(int, ledger.Opening), answered func(int, error) bool) {
@@ -233,12 +263,7 @@ func group(w *world, n int, prepare func(int, ledger.Opening), answered func(int
 	for i, o := range openings {
 		prepare(i, o)
 	}
-	wait, release := w.Faults.Hold()
-	done := make(chan []error)
-	go func() { done <- together(n, func(i int) error { return w.Store.Open(w.ctx, openings[i]) }) }()
-	wait(n)
-	release()
-	for i, err := range <-done {
+	for i, err := range grouped(w, n, func(i int) error { return w.Store.Open(w.ctx, openings[i]) }) {
 		op := openings[i].New[0].Operation
 		applied := answered(i, err)
 		evs, err := w.Store.Events(w.ctx, acme, op.ID)

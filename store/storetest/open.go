@@ -93,7 +93,8 @@ var openCases = []testCase{
 		first := w.open(acme, "k", ledger.Running)
 		failed := w.apply(first, ledger.VerbFinish, to(ledger.Failed))
 		p := w.put(w.preview(acme, "k", 2))
-		elsewhere := w.open(acme, "l", ledger.Running)
+		// In the same version as the head, so that only the id tells them apart.
+		elsewhere := w.apply(w.open(acme, "l", ledger.Running), ledger.VerbFinish, to(ledger.Failed))
 		for name, head := range map[string]ledger.Head{
 			"none":              {},
 			"an older version":  {Operation: first},
@@ -112,8 +113,9 @@ var openCases = []testCase{
 		require.NoError(w, w.Store.Open(w.ctx, o))
 	}},
 	{"a head where none is", func(w *world) {
+		elsewhere := w.open(acme, "l", ledger.Running)
 		o := w.opening(w.put(w.preview(acme, "k", 1)), ledger.Running)
-		o.New[0].Head = ledger.Head{Operation: w.open(acme, "l", ledger.Running)}
+		o.New[0].Head = ledger.Head{Operation: elsewhere}
 		w.untouched(func() { w.refused(ledger.HeadMoved, w.Store.Open(w.ctx, o)) })
 	}},
 	{"generations follow one another", func(w *world) {
