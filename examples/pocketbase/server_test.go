@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -93,6 +94,7 @@ func freePort() (string, error) {
 func run(ready string, cmd *exec.Cmd) (stop func() error, err error) {
 	said, out := io.Pipe()
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.WaitDelay = 10 * time.Second // for what it may have left behind
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
