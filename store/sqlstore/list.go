@@ -39,7 +39,7 @@ func (db *DB) List(ctx context.Context, f ledger.Filter) (ledger.Page, error) {
 		row int64
 		op  ledger.Operation
 	}
-	found, err := all(db.reader(ctx), func(rows *sql.Rows) (l listed, err error) {
+	found, err := all(db.readerOnce(ctx), func(rows *sql.Rows) (l listed, err error) {
 		var doc string
 		if err = rows.Scan(&l.row, &doc); err == nil {
 			err = decode(doc, &l.op)

@@ -13,6 +13,7 @@ import (
 // fewest rows picks the index, and the others are checked on the rows that it
 // gives. Of several states each has a walk of its own, and they are merged.
 func listing(f ledger.Filter, after int64, limit int) (string, []any) {
+	f.States = slices.Compact(slices.Sorted(slices.Values(f.States)))
 	q := listQuery{Filter: f, after: after, limit: limit}
 	drive := q.driver()
 	if drive != byState {

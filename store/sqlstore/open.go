@@ -28,6 +28,8 @@ var (
 	ErrNetworkFileSystem = errors.New("the ledger can't live on a network file system")
 	// ErrNewerSchema: a newer program has written the file.
 	ErrNewerSchema = errors.New("the ledger was written by a newer version")
+	// ErrNotALedger: the file is a database of something else.
+	ErrNotALedger = errors.New("the file is not a ledger")
 	// ErrNotDurable: SQLite did not take a setting without which acknowledged
 	// writes could be lost (assumption A1).
 	ErrNotDurable = errors.New("the ledger would not be durable")
@@ -59,8 +61,8 @@ type DB struct {
 	pool    *sql.DB // the writer's one connection
 	writer  *writer
 	readers *sql.DB
-	// prepared holds the readers' statements by their text, which is always a
-	// constant of this package.
+	// prepared holds the readers' statements by their text, a constant of this
+	// package.
 	prepared sync.Map
 
 	closing  sync.Once
@@ -70,8 +72,8 @@ type DB struct {
 var _ ledger.Store = (*DB)(nil)
 
 // Open locks the file, brings its schema up to date and starts the writer. A
-// file that is in use, lies on a network file system or was written by a newer
-// version is refused.
+// file that is in use, lies on a network file system, was written by a newer
+// version or belongs to another program is refused and stays as it is.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -131,6 +133,9 @@ func (db *DB) start(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("sqlstore: the ledger file: %w", err)
 	}
+	if err := checkOurs(ctx, db.path); err != nil {
+		return err
+	}
 	if db.pool, err = sql.Open("sqlite", dsn(db.path, writerPragmas)); err != nil {
 		return fmt.Errorf("sqlstore: open: %w", err)
 	}
@@ -171,6 +176,27 @@ var (
 func dsn(path string, pragmas []string) string {
 	q := url.Values{"_pragma": pragmas, "_txlock": {"immediate"}, "_dqs": {"0"}}
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?" + q.Encode()
+}
+
+// checkOurs refuses a database that holds tables but none of ours, before
+// anything in it is changed. An empty file will be ours.
+func checkOurs(ctx context.Context, path string) (err error) {
+	pool, err := sql.Open("sqlite", dsn(path, []string{"busy_timeout(5000)", "query_only(1)"}))
+	if err != nil {
+		return fmt.Errorf("sqlstore: open: %w", err)
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	var ours, others int
+	err = pool.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE name = 'operations'),
+		count(*) FILTER (WHERE name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version')
+		FROM sqlite_master WHERE type = 'table'`).Scan(&ours, &others)
+	if err != nil {
+		return fmt.Errorf("sqlstore: %s can't be read: %w", path, err)
+	}
+	if ours == 0 && others > 0 {
+		return fmt.Errorf("sqlstore: %w: %s holds the tables of another program; name another file", ErrNotALedger, path)
+	}
+	return nil
 }
 
 // checkDurable reads back what must be in force on the writer's connection.

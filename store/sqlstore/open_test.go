@@ -84,6 +84,22 @@ func TestOpen_Refused(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+func TestOpen_AnotherProgramsDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shop.db")
+	pool := raw(t, path)
+	_, err := pool.Exec("CREATE TABLE orders (id)")
+	require.NoError(t, err)
+	require.NoError(t, pool.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = sqlstore.Open(t.Context(), sqlstore.Options{Path: path})
+	require.ErrorIs(t, err, sqlstore.ErrNotALedger)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "what is not ours stays as it is")
+	require.NoFileExists(t, path+"-wal")
+}
+
 func TestOpen_Durable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	db := open(t, path, storetest.NewClock())

@@ -164,26 +164,38 @@ func (db *DB) writeFirst(ctx context.Context, do func(*tx) error) error {
 
 // reader runs SELECTs on the read connections until ctx ends. Each statement
 // sees every answered write; two statements may see two states.
-func (db *DB) reader(ctx context.Context) querier { return reader{db, ctx} }
+func (db *DB) reader(ctx context.Context) querier { return reader{db: db, ctx: ctx, keep: true} }
+
+// readerOnce is reader for a text that is put together for one call: the
+// statement is not kept.
+func (db *DB) readerOnce(ctx context.Context) querier { return reader{db: db, ctx: ctx} }
 
 type reader struct {
-	db  *DB
-	ctx context.Context //nolint:containedctx // lives as long as one call
+	db   *DB
+	ctx  context.Context //nolint:containedctx // lives as long as one call
+	keep bool
 }
 
 func (r reader) each(scan func(*sql.Rows) error, text string, args ...any) error {
-	stmt, err := r.prepare(text)
-	if err != nil {
-		return fmt.Errorf("sqlstore: %s: %w", firstWords(text), err)
+	rows, err := r.query(text, args)
+	if err == nil {
+		err = drain(rows, scan)
 	}
-	rows, err := stmt.QueryContext(r.ctx, args...)
 	if err != nil {
-		return fmt.Errorf("sqlstore: %s: %w", firstWords(text), err)
-	}
-	if err := drain(rows, scan); err != nil {
 		return fmt.Errorf("sqlstore: %s: %w", firstWords(text), err)
 	}
 	return nil
+}
+
+func (r reader) query(text string, args []any) (*sql.Rows, error) {
+	if !r.keep {
+		return r.db.readers.QueryContext(r.ctx, text, args...)
+	}
+	stmt, err := r.prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(r.ctx, args...)
 }
 
 func (r reader) prepare(text string) (*sql.Stmt, error) {
