@@ -112,16 +112,23 @@ func (p *process) await(text string) {
 }
 
 // ready waits until the gateway answers.
-func ready(t *testing.T, url string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
+func (p *process) ready(url string) {
+	p.t.Helper()
+	for range 600 {
 		resp, err := http.Get(url + "/readyz")
-		if err != nil {
-			return false
+		if err == nil {
+			_ = resp.Body.Close() // only the status counts
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
 		}
-		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond)
+		select {
+		case <-p.exited:
+			p.t.Fatalf("it ended before it was ready:\n%s", p.out)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	p.t.Fatalf("it was never ready:\n%s", p.out)
 }
 
 // freePort finds a port that is free now.
