@@ -87,7 +87,7 @@ func parseDocument(src []byte, ps *problems) *document {
 		ps.at(start, "Save the file as UTF-8.", "The file is not valid UTF-8.")
 		return nil
 	}
-	file, err := parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
+	file, err := parseYAML(src)
 	if err != nil {
 		yamlProblem(err, ps)
 		return nil
@@ -113,6 +113,17 @@ func parseDocument(src []byte, ps *problems) *document {
 		return nil
 	}
 	return d
+}
+
+// parseYAML keeps a fault of the YAML parser from stopping a gateway that reloads
+// its manifests.
+func parseYAML(src []byte) (file *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser gave up: %v", r)
+		}
+	}()
+	return parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
 }
 
 // yamlProblem turns what the YAML parser says into a problem.

@@ -117,6 +117,7 @@ type exprCompiler struct {
 	input     *Schema
 	readNames []string
 	vars      map[string]*types.Type
+	envs      map[string]*cel.Env
 }
 
 // newExprCompiler builds the environment: args and read bodies are typed from
@@ -133,7 +134,7 @@ func newExprCompiler(ps *problems) (*exprCompiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &exprCompiler{ps: ps, vars: map[string]*types.Type{}}
+	c := &exprCompiler{ps: ps, vars: map[string]*types.Type{}, envs: map[string]*cel.Env{}}
 	c.types = &typeProvider{Provider: base.CELTypeProvider(), objects: map[string]map[string]*types.Type{}}
 	c.types.fixedTypes()
 	c.vars["args"] = types.DynType
@@ -199,13 +200,23 @@ func (c *exprCompiler) compile(n *node, offset int, text string, sc scope, want 
 	return e
 }
 
-// scoped is the environment with exactly the variables of a scope.
+// scoped is the environment with exactly the variables of a scope, made once for
+// each set of variables and types.
 func (c *exprCompiler) scoped(sc scope) (*cel.Env, error) {
 	opts := make([]cel.EnvOption, 0, len(sc.vars))
+	key := ""
 	for _, name := range sc.vars {
 		opts = append(opts, cel.Variable(name, c.vars[name]))
+		key += fmt.Sprintf("%s %p;", name, c.vars[name])
 	}
-	return c.env.Extend(opts...)
+	if env, ok := c.envs[key]; ok {
+		return env, nil
+	}
+	env, err := c.env.Extend(opts...)
+	if err == nil {
+		c.envs[key] = env
+	}
+	return env, err
 }
 
 // checkUses refuses arguments that may be absent and, in public places,

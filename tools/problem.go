@@ -64,9 +64,13 @@ type problems struct {
 	warnings []Problem
 }
 
+// newProblems splits the text into lines as the YAML parser does, which takes a
+// lone carriage return for a line break.
 func newProblems(src []byte) *problems {
-	return &problems{lines: strings.Split(string(src), "\n")}
+	return &problems{lines: strings.Split(oneLineBreak.Replace(string(src)), "\n")}
 }
+
+var oneLineBreak = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // at adds a problem. One place can be wrong in one way only: the first
 // finding there stands, later ones are mostly its consequences.
@@ -85,6 +89,8 @@ func (ps *problems) warn(at position, instead, format string, args ...any) {
 }
 
 func (ps *problems) problem(at position, instead, format string, args ...any) Problem {
+	at.line = min(max(at.line, 1), len(ps.lines))
+	at.column = max(at.column, 1)
 	return Problem{
 		Line: at.line, Column: at.column, Instead: instead,
 		Message: fmt.Sprintf(format, args...), Excerpt: ps.excerpt(at),

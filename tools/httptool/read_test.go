@@ -203,6 +203,20 @@ func TestRead_bodies(t *testing.T) {
 	}
 }
 
+// A body that ends with the connection is believed only where it shows its end.
+func TestRead_bodyWithoutLength(t *testing.T) {
+	line := tooltest.NewLine(t, "http://127.0.0.1:1")
+	client := open(t, httptool.Upstream{URL: line.URL, Allow: []httptool.Allowed{allow(t, line.Address())}})
+	for body, readable := range map[string]bool{
+		"application/json\r\n\r\n{\"n\":1}": true, "application/json\r\n\r\n[1]": true, "application/json\r\n\r\n12": false, "text/plain\r\n\r\nhello": false,
+	} {
+		line.FailReads(tooltest.Fault{Answer: func(w io.Writer) { io.WriteString(w, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: "+body) }})
+		reply, _, err := client.ReadRaw(context.Background(), get("/x"))
+		require.NoError(t, err)
+		require.Equal(t, readable, reply.Unreadable == "", "%q: %s", body, reply.Unreadable)
+	}
+}
+
 // What an upstream sets for itself is neither kept nor sent back.
 func TestRead_noCookiesNoCompression(t *testing.T) {
 	var seen []http.Header

@@ -79,6 +79,9 @@ func parseBody(resp *http.Response, body []byte) (any, string) {
 	if len(body) == 0 {
 		return nil, ""
 	}
+	// A body that ends with the connection may have been cut anywhere. Only an
+	// object or a list shows that it is whole.
+	endless := resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if charset := params["charset"]; err == nil && charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
 		return nil, "it is not in UTF-8."
@@ -89,11 +92,21 @@ func parseBody(resp *http.Response, body []byte) (any, string) {
 		if err != nil {
 			return nil, "it is not acceptable JSON (" + string(fault.Of(err).Code) + ")."
 		}
+		switch v.(type) {
+		case map[string]any, []any:
+			return v, ""
+		}
+		if endless {
+			return nil, "nothing shows that it is whole."
+		}
 		return v, ""
 	case kind == "text/plain":
 		text := string(body)
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return nil, "it is not in UTF-8."
+		}
+		if endless {
+			return nil, "nothing shows that it is whole."
 		}
 		return text, ""
 	}
