@@ -56,6 +56,9 @@ type typedForm struct {
 	Reason   string
 	Happened string
 	EffectID string
+	// Problem is what was wrong with it, and Bad the members that were.
+	Problem string
+	Bad     map[string]bool
 }
 
 func actions(c approvals.Card, me identity.Operator, v *operationPage) actionsView {

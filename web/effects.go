@@ -35,6 +35,9 @@ func (d drawer) effects(list []tools.Effect) []effectView {
 			Verb: e.Verb, Target: d.hide(e.Target), Summary: d.hide(e.Summary), Count: max(1, e.Count), Outside: e.Outside,
 			Created: e.Before == nil && e.After != nil, Deleted: e.After == nil && e.Before != nil,
 		}
+		if strings.EqualFold(v.Summary, v.Verb+" "+v.Target) {
+			v.Summary = "" // it says nothing more
+		}
 		if e.Money != nil {
 			v.Money = amountText(*e.Money)
 		}
@@ -46,7 +49,10 @@ func (d drawer) effects(list []tools.Effect) []effectView {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			v.Fields = append(v.Fields, d.field(e, name))
+			f := d.field(e, name)
+			// What is new or goes away as a whole has nothing to tell apart.
+			f.Changed = f.Changed && !v.Created && !v.Deleted
+			v.Fields = append(v.Fields, f)
 		}
 		// What changes comes first: the eye stops there.
 		slices.SortStableFunc(v.Fields, func(a, b fieldView) int {

@@ -127,6 +127,10 @@ func (p *Pages) backToOperation(w http.ResponseWriter, r *http.Request, id, done
 		return
 	}
 	v.Notice = refusal(f)
+	typed.Problem, typed.Bad = f.Detail, map[string]bool{}
+	for _, at := range f.Pointers {
+		typed.Bad[strings.TrimPrefix(at.Pointer, "/")] = true
+	}
 	v.Actions.Typed = typed
 	p.render(w, r, p.refused(w, r, f), "operation", v)
 }
@@ -156,7 +160,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 
 	v := &operationPage{
 		frame: p.frame(r, "approvals", op.Tool+" · "+op.ID), ID: op.ID, Tool: op.Tool,
-		Headline: d.text("text", d.hide(plan.Headline)), Standing: p.standingOf(card, frozen),
+		Headline: d.text("text", d.hide(plan.Headline)), Standing: standingOf(card, frozen, events),
 		Drill: op.EvidenceBoundary == "drill", Unloaded: spec == nil,
 		Undo:   undoView{Reversible: op.Reversible, Text: d.hide(plan.UndoText)},
 		Totals: totalsOf(plan.Effects), Effects: d.effects(plan.Effects),
@@ -177,7 +181,10 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		v.Basis = append(v.Basis, row{Path: []string{b.Field}, Value: d.value(b.Value)})
 	}
 	for _, w := range plan.Warnings {
-		v.Warnings = append(v.Warnings, d.hide(w.Text))
+		// Those about the characters of a value stand beside the value.
+		if w.Code != tools.WarnInvisible && w.Code != tools.WarnConfusable {
+			v.Warnings = append(v.Warnings, cutTo(d.hide(w.Text), longText))
+		}
 	}
 	v.Actions = actions(card, me, v)
 	done := r.URL.Query().Get("done")
@@ -344,7 +351,7 @@ type saidView struct {
 func (p *Pages) rule(c approvals.Card, me identity.Operator) ruleView {
 	op := c.Operation
 	v := ruleView{
-		Asks: op.Requirement.Asks(), Text: op.Requirement.Rule, Groups: people(op.Requirement.Groups),
+		Asks: op.Requirement.Asks(), Text: op.Requirement.Rule, Groups: quorum(op.Requirement.Groups),
 		Total: places(op.Requirement), Missing: c.Missing, Round: op.Round,
 	}
 	v.Given = v.Total - v.Missing

@@ -111,9 +111,5 @@ func headingOf(status int) string {
 
 // refusal is a fault as the message of a page that comes back.
 func refusal(f *fault.Error) *notice {
-	n := &notice{Bad: true, Text: f.Detail}
-	for _, at := range f.Pointers {
-		n.Fields = append(n.Fields, at.Pointer)
-	}
-	return n
+	return &notice{Bad: true, Text: f.Detail}
 }

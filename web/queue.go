@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"countersign/approvals"
-	"countersign/approvals/policy"
 	"countersign/fault"
 	"countersign/identity"
 	"countersign/ledger"
@@ -41,6 +40,8 @@ type queueRow struct {
 	Expires    *moment
 	Given      int
 	Total      int
+	// Round counts how often people were asked.
+	Round int
 	// Yours: the viewer may decide. Else WhyNot says why not.
 	Yours  bool
 	WhyNot string
@@ -153,7 +154,7 @@ func (p *Pages) queueRow(ctx context.Context, me identity.Operator, id string) (
 	op := c.Operation
 	row := queueRow{
 		ID: op.ID, Tool: op.Tool, Headline: p.plainHeadline(ctx, c), Amount: totalsOf(c.Plan.Effects).Amount(), Reversible: op.Reversible,
-		Agent: op.Agent.Name, Asked: p.when(op.CreatedAt), Total: places(op.Requirement), Badge: badgeOf(op.State),
+		Agent: op.Agent.Name, Asked: p.when(op.CreatedAt), Total: places(op.Requirement), Round: op.Round, Badge: badgeOf(op.State),
 		Settled: op.State != ledger.AwaitingApproval,
 	}
 	row.Given = row.Total - c.Missing
@@ -185,7 +186,7 @@ func shortWhyNot(c approvals.Card, me identity.Operator) string {
 	case c.Operation.Agent.Owner == me.ID:
 		return "your own agent asks"
 	default:
-		return "asks " + policy.Groups(c.Operation.Requirement.Groups)
+		return "asks " + quorum(c.Operation.Requirement.Groups)
 	}
 }
 

@@ -54,6 +54,7 @@ type rig struct {
 	approvals *approvals.Service
 	pages     *web.Pages
 	shop      *shop.Shop
+	shopURL   string
 	server    *httptest.Server
 	log       *syncBuffer
 
@@ -143,7 +144,9 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 		return nil, fmt.Errorf("nothing is compiled here: %w", tools.ErrUpstreamGone)
 	})
 	for _, tool := range more {
-		tooltest.FakeOf(tool).Now = now
+		if f, ok := tool.Connector.(*tooltest.Fake); ok {
+			f.Now = now
+		}
 	}
 	require.NoError(t, r.registry.Set(append(r.openShop(), more...)))
 	_, _, err = r.ledger.ChangeGuard(ctx, tenant, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
@@ -196,10 +199,11 @@ func (r *rig) openShop() []*tools.Tool {
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- r.shop.Serve(ln) }()
+	r.shopURL = "http://" + ln.Addr().String()
 	allowed, err := httptool.ParseAllowed(ln.Addr().String())
 	require.NoError(t, err)
 	client, err := httptool.Open(httptool.Upstream{
-		Name: "shop", URL: "http://" + ln.Addr().String(), Allow: []httptool.Allowed{allowed}, Now: r.clock.Now,
+		Name: "shop", URL: r.shopURL, Allow: []httptool.Allowed{allowed}, Now: r.clock.Now,
 		Auth: &httptool.Credential{Bearer: func() (string, error) { return "shop-key-1234", nil }},
 	})
 	require.NoError(t, err)
@@ -258,9 +262,30 @@ func (r *rig) askIn(agent identity.Agent, tool string, in map[string]any, run *l
 	p, err := r.previews.Preview(ctx, preview.Request{Agent: agent, Tool: tool, Args: in, Run: run, RequestID: "req_5k2m"})
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, p.Token)
-	c, err := r.commits.Commit(ctx, commit.Request{Agent: agent, Tool: tool, Token: p.Token, RequestID: "req_5k2m", Wait: 10 * time.Second})
+	return r.spend(agent, tool, p.Token, 10*time.Second)
+}
+
+func (r *rig) spend(agent identity.Agent, tool, token string, wait time.Duration) ledger.Operation {
+	r.t.Helper()
+	c, err := r.commits.Commit(context.Background(), commit.Request{Agent: agent, Tool: tool, Token: token, RequestID: "req_5k2m", Wait: wait})
 	require.NoError(r.t, err)
 	return c.Operation
+}
+
+// byHand changes something in the shop behind everybody's back.
+func (r *rig) byHand(path string) {
+	r.t.Helper()
+	resp, err := http.Post(r.shopURL+path, "application/json", strings.NewReader("{}"))
+	require.NoError(r.t, err)
+	defer resp.Body.Close()
+	require.Less(r.t, resp.StatusCode, 300)
+}
+
+// withRefusal has the shop refuse the next request for certain.
+func withRefusal(r *rig) shop.Switches {
+	sw := r.shop.Switches()
+	sw.RefuseNext = 1
+	return sw
 }
 
 // decide takes a decision beside the page.
@@ -363,4 +388,3 @@ func (b *browser) follow(p page) page {
 	require.Equal(b.t, http.StatusSeeOther, p.Status, p.Body)
 	return b.get(p.Location)
 }
-

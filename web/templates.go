@@ -69,11 +69,12 @@ var templateFuncs = template.FuncMap{
 	"count":  count,
 	"bytes":  func(n int64) string { return count(int(n), "byte", "bytes") },
 	"dict":   dict,
-	"typedReason": func(t typedForm, form string) string {
+	// typed is what a form said before it was refused; the zero form for others.
+	"typed": func(t typedForm, form string) typedForm {
 		if t.Form == form {
-			return t.Reason
+			return t
 		}
-		return ""
+		return typedForm{}
 	},
 	"noticeIcon": func(n *notice) string {
 		if n.Bad {
@@ -130,8 +131,6 @@ type frame struct {
 type notice struct {
 	Bad  bool
 	Text string
-	// Fields are single members of a form that were wrong.
-	Fields []string
 }
 
 // frame starts a page for whoever is signed in.

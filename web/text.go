@@ -15,6 +15,8 @@ import (
 type run struct {
 	Text   string
 	Escape bool
+	// LineEnd: the end of a line, drawn because the text has to stay on one.
+	LineEnd bool
 }
 
 // escapes finds what strictjson.Visible wrote. It leaves no look-alike of its own
@@ -74,7 +76,7 @@ func inline(s string) []run {
 	var out []run
 	for i, line := range strings.Split(lineEnds.Replace(s), "\n") {
 		if i > 0 {
-			out = append(out, run{Text: "⏎", Escape: true})
+			out = append(out, run{LineEnd: true})
 		}
 		out = append(out, runs(line)...)
 	}

@@ -57,29 +57,32 @@ func saidWith(decisions []ledger.Decision, e ledger.Event) string {
 
 // evidenceView is one thing that is known about the outcome.
 type evidenceView struct {
-	Kind, Proves string
-	By           string
-	EffectID     string
-	Because      *value
-	Attempt      int
-	Status       int
-	SentBytes    int64
-	Target       string
-	Excerpt      *value
-	Error        string
-	At           *moment
+	Proves    string
+	By        string
+	EffectID  string
+	Because   *value
+	Attempt   int
+	Status    int
+	SentBytes int64
+	Target    string
+	Excerpt   *value
+	Error     string
+	At        *moment
 }
 
 func (p *Pages) evidence(d drawer, me identity.Operator, list []ledger.Evidence) []evidenceView {
 	out := make([]evidenceView, 0, len(list))
 	for _, e := range list {
 		v := evidenceView{
-			Kind: evidenceKinds[e.Kind], Proves: proofs[e.Verdict], By: actorName(e.By, me.ID), EffectID: e.EffectID,
+			Proves: proofs[e.Kind][e.Verdict], By: actorName(e.By, me.ID), EffectID: e.EffectID,
 			Attempt: e.Attempt, Status: e.Seen.Status, SentBytes: e.Seen.SentBytes, Target: d.hide(e.Seen.Target),
 			Error: d.hide(e.Seen.Error), At: p.when(e.At),
 		}
-		if v.Kind == "" {
-			v.Kind = e.Kind
+		if v.Proves == "" {
+			v.Proves = e.Kind + ": " + string(e.Verdict)
+		}
+		if e.Seen.Error == e.Because {
+			v.Error = ""
 		}
 		if e.Because != "" {
 			because := d.text("text", d.hide(e.Because))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"countersign/approvals/policy"
 	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
@@ -32,11 +31,11 @@ type toolPage struct {
 	toolRow
 	Says     []fact
 	Upstream string
-	Version  string
+	Digest   string
 	Rules    []ruleRow
 	Warnings []string
-	Schema   value
-	Source   value
+	Schema   string
+	Source   string
 	Freeze   string
 	LedgerAt string
 }
@@ -80,11 +79,10 @@ func (p *Pages) tool(w http.ResponseWriter, r *http.Request) {
 		p.problem(w, r, err)
 		return
 	}
-	var d drawer
 	v := toolPage{
 		frame: p.frame(r, "tools", t.Name), toolRow: toolRowOf(t, g), Says: facts(&t.Spec), Upstream: t.UpstreamURL,
-		Version: t.Version, Rules: ruleRows(t.Approval), Warnings: t.Warnings,
-		Schema: d.text("object", indented(t.InputSchema)), Source: d.text("text", string(t.Manifest)),
+		Digest: t.Version, Rules: ruleRows(t.Approval), Warnings: t.Warnings,
+		Schema: indented(t.InputSchema), Source: string(t.Manifest),
 		LedgerAt: address("/operations", "tool", t.Name),
 	}
 	if f, held := g.Frozen(t.Name); held {
@@ -119,13 +117,13 @@ func approvalInShort(rules []tools.ApprovalRule) string {
 	}
 	switch {
 	case len(rules) == 1 && asks == 1:
-		return "always asks " + policy.Groups(rules[0].Groups)
+		return "Always asks " + quorum(rules[0].Groups)
 	case asks == 0 && denies == 0:
-		return "asks nobody"
+		return "Asks nobody"
 	case auto == 0:
-		return "always asks, by " + count(len(rules), "rule", "rules")
+		return "Always asks people, by " + count(len(rules), "rule", "rules")
 	default:
-		return "asks by " + count(len(rules), "rule", "rules")
+		return "Asks people by " + count(len(rules), "rule", "rules")
 	}
 }
 
@@ -137,7 +135,7 @@ func ruleRows(rules []tools.ApprovalRule) []ruleRow {
 		case tools.OutcomeAuto:
 			row.Then = "nobody is asked"
 		case tools.OutcomeApprove:
-			row.Then = policy.Groups(r.Groups) + " must say yes"
+			row.Then = quorum(r.Groups) + " must say yes"
 		default:
 			row.Then = "denied"
 			if r.Reason != "" {
@@ -183,7 +181,7 @@ func undoFact(s *tools.Spec) fact {
 	case s.Reversible:
 		return fact{"Can be undone", "The manifest says so.", true}
 	case s.UndoTool != "":
-		return fact{"Cannot be undone for certain", "The tool " + s.UndoTool + " may still stop it for a while; nothing promises that.", false}
+		return fact{"Cannot be undone", "The tool " + s.UndoTool + " may still stop it for a while, but nothing promises that.", false}
 	default:
 		return fact{"Cannot be undone", "There is no way back. That is why people are asked.", false}
 	}

@@ -1,10 +1,11 @@
 package web
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"countersign/approvals"
-	"countersign/approvals/policy"
 	"countersign/ledger"
 	"countersign/tools"
 )
@@ -51,7 +52,7 @@ type standing struct {
 
 // standingOf puts a state in plain words. frozen is the freeze that holds the
 // tool, if any.
-func (p *Pages) standingOf(c approvals.Card, frozen string) standing {
+func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing {
 	op := c.Operation
 	s := standing{badge: badgeOf(op.State)}
 	if op.Reason != nil {
@@ -60,7 +61,11 @@ func (p *Pages) standingOf(c approvals.Card, frozen string) standing {
 	switch op.State {
 	case ledger.AwaitingApproval:
 		s.Meaning = "Nothing has been sent."
-		s.Next = stillNeeded(c) + " Then the gateway sends it by itself. Without a decision it expires; silence is not consent."
+		if again := lastRevise(events); again != nil && op.Round > 1 {
+			s.Meaning = "Nothing has been sent. It was approved, and then something changed, so people are asked anew."
+			s.Quote, s.From = again.Text, "what changed"
+		}
+		s.Next = stillNeeded(c) + " Then the gateway sends it by itself. Without a decision it expires."
 	case ledger.Pending:
 		s.Meaning = "Everybody who must say yes has. Nothing has been sent yet."
 		s.Next = "The gateway checks once more that nothing has changed, and sends it."
@@ -121,27 +126,41 @@ func (p *Pages) standingOf(c approvals.Card, frozen string) standing {
 	return s
 }
 
+// lastRevise is why people were asked again, if they were.
+func lastRevise(events []ledger.Event) *ledger.Reason {
+	for _, e := range slices.Backward(events) {
+		if e.Verb == ledger.VerbRevise {
+			return e.Reason
+		}
+	}
+	return nil
+}
+
 // stillNeeded says how many more people must say yes.
 func stillNeeded(c approvals.Card) string {
-	total := places(c.Operation.Requirement)
+	asked := quorum(c.Operation.Requirement.Groups)
 	switch {
-	case c.Missing == total && total == 1:
-		return people(c.Operation.Requirement.Groups) + " must say yes."
-	case c.Missing == total:
-		return people(c.Operation.Requirement.Groups) + " must say yes."
+	case c.Missing == places(c.Operation.Requirement):
+		return asked + " must say yes."
 	case c.Missing == 1:
-		return "One more must say yes (asked: " + policy.Groups(c.Operation.Requirement.Groups) + ")."
+		return "One more must say yes, of " + asked + "."
 	default:
-		return count(c.Missing, "more must say yes", "more must say yes") + " (asked: " + policy.Groups(c.Operation.Requirement.Groups) + ")."
+		return count(c.Missing, "", "more must say yes, of ") + asked + "."
 	}
 }
 
-// people puts a quorum as the beginning of a sentence.
-func people(groups map[string]int) string {
-	if n, any := groups[tools.AnyGroup]; any && len(groups) == 1 {
-		return count(n, "approver", "approvers")
+// quorum puts who is asked in words: "2 people from finance and 1 person from
+// support".
+func quorum(groups map[string]int) string {
+	parts := make([]string, 0, len(groups))
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		if g == tools.AnyGroup {
+			parts = append(parts, count(groups[g], "approver", "approvers"))
+			continue
+		}
+		parts = append(parts, count(groups[g], "person", "people")+" from "+g)
 	}
-	return policy.Groups(groups)
+	return strings.Join(parts, " and ")
 }
 
 func places(r ledger.Requirement) int {
@@ -178,20 +197,21 @@ var happened = map[ledger.Verb]string{
 	ledger.VerbRestored:     "marked it doubtful after a restore",
 }
 
-// proofs are verdicts of evidence in plain words.
-var proofs = map[tools.Verdict]string{
-	tools.NotSent:   "nothing was sent",
-	tools.NoEffect:  "it had no effect",
-	tools.Succeeded: "it happened",
-	tools.Unknown:   "nothing either way",
-}
-
-// evidenceKinds are kinds of evidence in plain words.
-var evidenceKinds = map[string]string{
-	"response":  "the answer to the request",
-	"lookup":    "a question to the outside system",
-	"statement": "a person’s statement",
-	"adoption":  "found before sending",
+// proofs say what a piece of evidence proves, by its kind and verdict.
+var proofs = map[string]map[tools.Verdict]string{
+	"response": {
+		tools.Succeeded: "The answer says that it happened", tools.NoEffect: "The outside system refused it, without effect",
+		tools.NotSent: "Nothing was sent", tools.Unknown: "No answer that proves anything",
+	},
+	"lookup": {
+		tools.Succeeded: "The outside system says that it is there", tools.NoEffect: "The outside system says that it is not there",
+		tools.NotSent: "The outside system says that it is not there", tools.Unknown: "The outside system could not say",
+	},
+	"statement": {
+		tools.Succeeded: "A person says that it happened", tools.NoEffect: "A person says that it did not happen",
+		tools.NotSent: "A person says that it was never sent", tools.Unknown: "A person could not say",
+	},
+	"adoption": {tools.Succeeded: "It was already there before anything was sent"},
 }
 
 // gatewayParts are the gateway's own actors in plain words.
