@@ -32,8 +32,8 @@ type Loaded struct {
 	Manifest *Manifest
 }
 
-// Load reads manifests from files and folders; of a folder every *.yaml, *.yml
-// and *.json in it, not deeper. All problems of all files come back in one
+// Load reads manifests from files and folders; of a folder every *.yaml and
+// *.yml in it, not deeper. All problems of all files come back in one
 // *LoadError, together with what holds across them: two tools of one name, an
 // undo that is not there or is given other arguments than it takes.
 func Load(paths ...string) ([]Loaded, error) {
@@ -102,7 +102,7 @@ func manifestFiles(p string) ([]string, error) {
 }
 
 func isManifestName(name string) bool {
-	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml"}, path.Ext(name))
 }
 
 func parseFiles(files []string, read func(string) ([]byte, error)) (loaded []Loaded, errs []error) {

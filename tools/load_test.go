@@ -43,12 +43,12 @@ func TestLoad(t *testing.T) {
 	}
 	write("refund.yaml", base(t))
 	write("cancel.yml", cancelRefund)
-	write("hold.json", `{"tool":"ask","access":"read","upstream":"shop","input":{},"read":{"get":"/x"}}`)
+	asJSON := write("ask.json", `{"tool":"ask","access":"read","upstream":"shop","input":{},"read":{"get":"/x"}}`)
 	write(".hidden.yaml", "not a manifest")
 	write("README.md", "not a manifest")
-	loaded, err := tools.Load(dir)
+	loaded, err := tools.Load(dir, asJSON)
 	require.NoError(t, err)
-	require.Len(t, loaded, 3)
+	require.Len(t, loaded, 3, "JSON is YAML, but is read only when it is named")
 
 	only, err := tools.Load(filepath.Join(dir, "cancel.yml"))
 	require.NoError(t, err)
