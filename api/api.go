@@ -112,6 +112,9 @@ func (c *Config) complete() error {
 		c.Identity == nil || c.Sessions == nil || c.Keys == nil || c.ReferenceScript == "" {
 		return errors.New("api: a required field of Config is missing")
 	}
+	if c.RatePerMinute < 0 || c.Burst < 0 || c.BodyTimeout < 0 {
+		return errors.New("api: a limit of Config is negative")
+	}
 	if c.RatePerMinute == 0 {
 		c.RatePerMinute = 600
 	}

@@ -49,6 +49,11 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 		safeHeaders(w.Header())
 		w.Header().Set("Request-Id", x.requestID)
+		if len(r.TransferEncoding) > 0 {
+			// A length beside the chunks was dropped by the HTTP layer. Somebody before
+			// us may have gone by it, so what follows on the connection is not trusted.
+			w.Header().Set("Connection", "close")
+		}
 		began := s.cfg.Now()
 		watched := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {

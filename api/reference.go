@@ -50,8 +50,8 @@ func newReference(script string) (reference, error) {
 // style elements and draws small pictures from data: and blob: addresses;
 // everything that it loads or calls is on this host.
 var referencePolicy = strings.Join([]string{
-	"default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:",
-	"font-src 'self' data:", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'",
+	"default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data:",
+	"connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'",
 }, "; ")
 
 func (s *Server) getReference(w http.ResponseWriter, _ *http.Request) {

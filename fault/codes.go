@@ -35,7 +35,6 @@ const (
 	PreviewStale    Code = "preview_stale"
 	ToolChanged     Code = "tool_changed"
 	RejectedBefore  Code = "rejected_before"
-	GoalTaken       Code = "goal_taken"
 	InvalidState    Code = "invalid_state"
 	ApprovalChanged Code = "approval_changed"
 	AlreadyDecided  Code = "already_decided"
