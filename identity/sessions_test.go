@@ -1,8 +1,10 @@
 package identity_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -29,6 +31,8 @@ type page struct {
 
 	mu     sync.Mutex
 	failed []error
+	// complaints are net/http's; log.Logger writes them one by one.
+	complaints bytes.Buffer
 }
 
 func newPage(t *testing.T, secure bool) *page {
@@ -62,12 +66,17 @@ func newPage(t *testing.T, secure bool) *page {
 		answer(w, o.Name, err)
 	}
 	p.mux.HandleFunc("/", who)
-	start := httptest.NewServer
+	p.Server = httptest.NewUnstartedServer(p.sessions.LoadAndSave(p.mux))
+	p.Config.ErrorLog = log.New(&p.complaints, "", 0)
 	if secure {
-		start = httptest.NewTLSServer
+		p.StartTLS()
+	} else {
+		p.Start()
 	}
-	p.Server = start(p.sessions.LoadAndSave(p.mux))
-	t.Cleanup(p.Server.Close)
+	t.Cleanup(func() {
+		p.Server.Close()
+		require.Empty(t, p.complaints.String(), "what net/http found wrong with the handlers")
+	})
 	p.browser = p.Client()
 	var err error
 	p.jar, err = cookiejar.New(nil)
@@ -311,7 +320,11 @@ func TestSessions_SlowRequest(t *testing.T) {
 			return
 		}
 		close(arrived)
-		<-goOn
+		select {
+		case <-goOn:
+		case <-t.Context().Done(): // the test has failed
+			return
+		}
 		after, err := p.sessions.Operator(r.Context())
 		answer(w, before.Name+" then "+after.Name, err)
 	})
@@ -361,6 +374,7 @@ func TestSessions_Streams(t *testing.T) {
 			o := p.person("ada")
 			seen := make(chan struct{})
 			p.mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(http.StatusEarlyHints) // no answer yet
 				err := errors.Join(
 					p.sessions.SignIn(r.Context(), o),
 					http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)),
@@ -371,13 +385,16 @@ func TestSessions_Streams(t *testing.T) {
 					return
 				}
 				w.Header().Set("Content-Type", "text/event-stream")
-				w.WriteHeader(http.StatusEarlyHints) // no answer yet
 				_ = flush(w)
 				_, _ = io.WriteString(w, "data: 1\n\n")
 				if flush(w) != nil {
 					return
 				}
-				<-seen
+				select {
+				case <-seen:
+				case <-r.Context().Done(): // the test has failed
+					return
+				}
 				_, _ = io.WriteString(w, "data: 2\n\n")
 			})
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/stream", nil)
