@@ -1,7 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
 	"time"
 
 	"countersign/fault"
@@ -35,6 +39,10 @@ func (l *Ledger) Mark(ctx context.Context, op Operation, r MarkRequest) (Operati
 	if !r.GuardsReadAt.IsZero() {
 		t.NotAfter = r.GuardsReadAt.Add(l.cfg.GuardMaxAge)
 	}
+	// The last moment before the round is over (I12).
+	if end := op.ExpiresAt.Add(-1); !op.ExpiresAt.IsZero() && (t.NotAfter.IsZero() || end.Before(t.NotAfter)) {
+		t.NotAfter = end
+	}
 	return l.step(ctx, op, t)
 }
 
@@ -60,39 +68,57 @@ const MaxUnsent = 5
 func (l *Ledger) Conclude(ctx context.Context, op Operation, o tools.Outcome) (Operation, error) {
 	attempt := op.Attempts[len(op.Attempts)-1].N
 	ev := Evidence{
-		ID: l.cfg.NewID("evd_"), Operation: op.ID, Attempt: attempt, Kind: "response", Verdict: o.Verdict,
+		ID: responseID(op.ID, attempt, o), Operation: op.ID, Attempt: attempt, Kind: "response", Verdict: o.Verdict,
 		EffectID: o.EffectID, Result: o.Result, Because: o.Because, By: Gateway("executor"), Seen: o.Seen, At: l.Now(),
 	}
 	late := false
-	next, err := l.move(ctx, op.Tenant, op.ID, func(cur Operation) (Transition, error) {
+	var all proofs
+	next, err := l.move(ctx, op.Tenant, op.ID, func(cur Operation) (t Transition, err error) {
 		if cur.State != Running || cur.Fence != op.Fence {
 			late = true
 			return Transition{}, ErrMoved
 		}
-		return l.conclusion(ctx, cur, ev)
+		if all, err = l.proofs(ctx, cur, ev); err != nil {
+			return Transition{}, err
+		}
+		return l.conclusion(all.fold(cur), ev), nil
 	})
-	if late {
+	switch {
+	case late:
 		return l.AddEvidence(ctx, op.Tenant, ev)
+	case err != nil:
+		return next, err
 	}
-	return next, err
+	return next, l.freezeOnSecondEffect(ctx, next, all)
 }
 
-// conclusion works out where the evidence of the current attempt leads.
-func (l *Ledger) conclusion(ctx context.Context, cur Operation, ev Evidence) (Transition, error) {
-	folded, err := l.fold(ctx, cur, &ev)
-	if err != nil {
-		return Transition{}, err
-	}
-	next := folded
+// conclusion works out where the evidence of the current attempt, folded into
+// next already, leads.
+func (l *Ledger) conclusion(next Operation, ev Evidence) Transition {
 	next.LeaseUntil = noTime
 	event := Event{Actor: ev.By, Evidence: ev.ID}
 	event.Verb, next.State = concluded(next.Attempts, ev.Verdict)
 	if next.State == Pending {
 		next.NotBefore = l.Now().Add(unsentBackoff(len(next.Attempts)))
+		if next.ExpiresAt.IsZero() {
+			// Nobody was asked, so nothing bounds the wait yet (I21).
+			next.ExpiresAt = l.Now().Add(cmp.Or(next.Requirement.Expiry, unsentExpiry))
+		}
 	}
 	next.Reason = reasonOf(next.State, ev)
 	event.Reason = next.Reason
-	return Transition{Operation: next, Event: event, Evidence: &ev}, nil
+	return Transition{Operation: next, Event: event, Evidence: &ev}
+}
+
+// unsentExpiry bounds how long an operation that nobody was asked about waits to
+// be sent, where its tool says nothing.
+const unsentExpiry = time.Hour
+
+// responseID names what one dispatch saw. It is the same each time that the
+// worker tells it, so that an outcome told twice is kept once.
+func responseID(operation string, attempt int, o tools.Outcome) string {
+	sum := sha256.Sum256(frame(operation, itoa(attempt), fmt.Sprintf("%+v", o)))
+	return "evd_" + strings.ToLower(idEncoding.EncodeToString(sum[:16]))
 }
 
 // unsentBackoff is 1 s, 2 s, 4 s, … before the next try of what was never sent.

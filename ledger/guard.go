@@ -61,6 +61,11 @@ func (g Guard) Frozen(tool string) (Freeze, bool) {
 	return found, found.Level != ""
 }
 
+// stopped reports whether exactly this scope is frozen at "all".
+func (g Guard) stopped(tool string) bool {
+	return slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool && f.Level == FreezeAll })
+}
+
 // Check refuses a new open or dispatch of the tool for the agent while a
 // freeze or a revocation stands against it.
 func (g Guard) Check(tool, agent string) error {
@@ -136,9 +141,13 @@ func equalMaps(a, b map[string]string) bool {
 }
 
 // Freeze stops dispatches of one tool, or of the whole tenant when tool is
-// empty. It lists what was already dispatched.
+// empty. It lists what was already dispatched. A freeze of that scope that
+// stops everything is never loosened by it.
 func (l *Ledger) Freeze(ctx context.Context, tenant, tool string, level FreezeLevel, by Actor, reason string) ([]Operation, error) {
 	_, marked, err := l.ChangeGuard(ctx, tenant, func(g *Guard) {
+		if level != FreezeAll && g.stopped(tool) {
+			return
+		}
 		g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool })
 		g.Freezes = append(g.Freezes, Freeze{Tool: tool, Level: level, By: by, Reason: reason, At: l.Now()})
 	})

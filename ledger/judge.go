@@ -56,11 +56,11 @@ func prove(attempts []Attempt, n int, v tools.Verdict) []Attempt {
 
 // concluded says which verb the outcome of the current attempt is, and where it
 // leads: proof that nothing was sent releases the operation for another try, a
-// bounded number of times; everything else finishes it by the verdict on all
-// attempts.
+// bounded number of times, unless an effect is proven already; everything else
+// finishes it by the verdict on all attempts.
 func concluded(attempts []Attempt, v tools.Verdict) (Verb, State) {
-	if v != tools.NotSent || len(attempts) >= MaxUnsent {
-		return VerbFinish, Judge(attempts)
+	if all := Judge(attempts); v != tools.NotSent || len(attempts) >= MaxUnsent || all == Succeeded {
+		return VerbFinish, all
 	}
 	for _, a := range attempts {
 		if a.Proof != tools.NotSent {

@@ -3,75 +3,112 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"countersign/fault"
 	"countersign/tools"
 )
 
-// fold gives the operation with everything that its stored evidence, and one
-// more piece, proves. It changes no state.
-func (l *Ledger) fold(ctx context.Context, op Operation, more *Evidence) (Operation, error) {
+// proofs are all evidence of one operation, oldest first.
+type proofs []Evidence
+
+// proofs reads what is stored, and puts one more piece behind it unless it is
+// stored already.
+func (l *Ledger) proofs(ctx context.Context, op Operation, more Evidence) (proofs, error) {
 	stored, err := l.Evidence(ctx, op.Tenant, op.ID)
 	if err != nil {
-		return op, err
+		return nil, err
 	}
-	if more != nil {
-		stored = append(stored, *more)
+	if slices.ContainsFunc(stored, func(e Evidence) bool { return e.ID == more.ID }) {
+		return stored, nil
 	}
-	for _, e := range stored {
+	return append(stored, more), nil
+}
+
+// fold gives the operation with everything that the evidence proves. It changes
+// no state. A success that names no effect is no proof (I8).
+func (p proofs) fold(op Operation) Operation {
+	for _, e := range p {
+		if e.Verdict == tools.Succeeded && e.EffectID == "" {
+			continue
+		}
 		op.Attempts = prove(op.Attempts, e.Attempt, e.Verdict)
 		if e.Verdict == tools.Succeeded && op.EffectID == "" {
 			op.EffectID, op.Result = e.EffectID, e.Result
 		}
 	}
-	return op, nil
+	return op
+}
+
+// second reports that the evidence names more than one effect.
+func (p proofs) second(op Operation) bool {
+	op = p.fold(op)
+	return slices.ContainsFunc(p, func(e Evidence) bool {
+		return e.Verdict == tools.Succeeded && e.EffectID != "" && e.EffectID != op.EffectID
+	})
 }
 
 // AddEvidence keeps evidence whatever state the operation is in, and moves the
 // operation where all evidence together leads: an unknown one is resolved; a
 // void one with an effect is contradicted, which freezes the tool; a second
-// effect id freezes the tool too.
+// effect id freezes the tool too. Evidence and the move that it asks for are one
+// write.
 func (l *Ledger) AddEvidence(ctx context.Context, tenant string, ev Evidence) (Operation, error) {
-	if err := l.persist(ctx, "", func() error { return l.cfg.Store.AddEvidence(ctx, tenant, ev) }); err != nil {
-		if errors.Is(err, ErrNotFound) {
-			return Operation{}, readFault(err)
-		}
-		return Operation{}, StoreFault(err)
-	}
-	if ev.Verdict == tools.Succeeded {
-		if err := l.freezeOnSecondEffect(ctx, tenant, ev); err != nil {
-			return Operation{}, err
-		}
-	}
+	kept := false
 	// Contradict, then resolve, then look once more; a guard row that moved
 	// under a contradiction is read again, for nothing may block it.
-	for range maxTries {
-		op, moved, err := l.settle(ctx, tenant, ev)
-		if errors.Is(err, ErrMoved) {
+	for range 2 * maxTries {
+		op, all, moved, err := l.settle(ctx, tenant, ev)
+		switch {
+		case moved:
+			kept = true
 			continue
+		case errors.Is(err, ErrMoved):
+			continue
+		case kept && err == nil:
+			return op, l.freezeOnSecondEffect(ctx, op, all)
+		case kept:
+			return op, err
 		}
-		if err != nil || !moved {
+		// Where it moves nothing, or that can't be told, it is kept all the same;
+		// then another look, since the operation may have moved before it was there.
+		if err := l.keep(ctx, tenant, ev); err != nil {
+			return Operation{}, err
+		}
+		if kept = true; err != nil {
 			return op, err
 		}
 	}
-	return l.Operation(ctx, tenant, ev.Operation)
+	if err := l.keep(ctx, tenant, ev); err != nil {
+		return Operation{}, err
+	}
+	return Operation{}, fault.New(fault.StoreUnavailable, "The ground moved under this evidence again and again; it is kept and must be weighed once more.")
+}
+
+// keep stores evidence once by its id.
+func (l *Ledger) keep(ctx context.Context, tenant string, ev Evidence) error {
+	err := l.persist(ctx, "", func() error { return l.cfg.Store.AddEvidence(ctx, tenant, ev) })
+	if errors.Is(err, ErrNotFound) {
+		return readFault(err)
+	}
+	return StoreFault(err)
 }
 
 // settle makes the one move, if any, that the evidence asks for.
-func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (Operation, bool, error) {
+func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Operation, all proofs, moved bool, err error) {
 	stays := false
-	op, err := l.move(ctx, tenant, ev.Operation, func(cur Operation) (Transition, error) {
-		next, err := l.fold(ctx, cur, nil)
-		if err != nil {
+	op, err = l.move(ctx, tenant, ev.Operation, func(cur Operation) (t Transition, err error) {
+		if all, err = l.proofs(ctx, cur, ev); err != nil {
 			return Transition{}, err
 		}
+		next := all.fold(cur)
 		verdict := Judge(next.Attempts)
 		switch {
 		case cur.State == Unknown && verdict != Unknown:
 			next.State = verdict
 			next.OnList = false
 			next.Reason = reasonOf(verdict, ev)
-			return Transition{Operation: next, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID}}, nil
+			return Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID}}, nil
 		case cur.State.Void() && verdict == Succeeded:
 			return l.contradiction(ctx, next, ev)
 		}
@@ -79,9 +116,9 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (Operat
 		return Transition{}, ErrMoved
 	})
 	if stays {
-		return op, false, nil
+		return op, all, false, nil
 	}
-	return op, err == nil, err
+	return op, all, err == nil, err
 }
 
 // contradiction reopens a void operation whose effect exists, and freezes the
@@ -95,15 +132,16 @@ func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence)
 		return Transition{}, err
 	}
 	return Transition{
-		Operation: next, Guard: l.autoFreeze(g, next.Tool, next.Reason.Text),
+		Operation: next, Guard: l.autoFreeze(g, next.Tool, next.Reason.Text), Evidence: &ev,
 		Event: Event{Verb: VerbContradict, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID},
 	}, nil
 }
 
 // autoFreeze gives the guard row with the tool frozen at "all", or nil when it
-// is already.
+// is already. A wider freeze does not do: it may be lifted by somebody who knows
+// nothing of this.
 func (l *Ledger) autoFreeze(g Guard, tool, reason string) *Guard {
-	if f, ok := g.Frozen(tool); ok && f.Level == FreezeAll {
+	if g.stopped(tool) {
 		return nil
 	}
 	g = g.clone()
@@ -112,14 +150,17 @@ func (l *Ledger) autoFreeze(g Guard, tool, reason string) *Guard {
 	return &g
 }
 
-// freezeOnSecondEffect freezes the tool when evidence names an effect other
-// than the one that is known (I4).
-func (l *Ledger) freezeOnSecondEffect(ctx context.Context, tenant string, ev Evidence) error {
-	op, err := l.Operation(ctx, tenant, ev.Operation)
-	if err != nil || op.EffectID == "" || op.EffectID == ev.EffectID || ev.EffectID == "" {
+// freezeOnSecondEffect freezes the tool when more than one effect was seen for
+// the operation (I4).
+func (l *Ledger) freezeOnSecondEffect(ctx context.Context, op Operation, all proofs) error {
+	if !all.second(op) {
+		return nil
+	}
+	g, err := l.Guard(ctx, op.Tenant)
+	if err != nil || g.stopped(op.Tool) {
 		return err
 	}
-	_, err = l.Freeze(ctx, tenant, op.Tool, FreezeAll, Gateway("contradiction"), "Two effects were seen for one operation.")
+	_, err = l.Freeze(ctx, op.Tenant, op.Tool, FreezeAll, Gateway("contradiction"), "Two effects were seen for one operation.")
 	return err
 }
 
@@ -148,19 +189,24 @@ func (l *Ledger) Resolve(ctx context.Context, tenant, id string, by Actor, s Sta
 	if s.Happened {
 		ev.Verdict, ev.EffectID = tools.Succeeded, s.EffectID
 	}
-	return l.move(ctx, tenant, id, func(cur Operation) (Transition, error) {
+	var all proofs
+	op, err := l.move(ctx, tenant, id, func(cur Operation) (t Transition, err error) {
 		if cur.State != Unknown {
 			return Transition{}, invalidState(cur, VerbResolve)
 		}
-		next, err := l.fold(ctx, cur, &ev)
-		if err != nil {
+		if all, err = l.proofs(ctx, cur, ev); err != nil {
 			return Transition{}, err
 		}
+		next := all.fold(cur)
 		next.State = Judge(next.Attempts)
 		next.OnList = false
 		next.Reason = reasonOf(next.State, ev)
 		return Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: by, Reason: &Reason{Code: "statement", Text: s.Reason}, Evidence: ev.ID}}, nil
 	})
+	if err != nil {
+		return op, err
+	}
+	return op, l.freezeOnSecondEffect(ctx, op, all)
 }
 
 // HandOver puts an unknown operation on the people's list.
