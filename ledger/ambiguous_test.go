@@ -228,3 +228,15 @@ func TestEffects_TwoForOneOperation(t *testing.T) {
 		require.Equal(t, id == "e2", frozen)
 	}
 }
+
+// TestAmbiguous_LastAnswerIsLookedForToo: the write that made it at the last
+// try is found, and the operation is sent.
+func TestAmbiguous_LastAnswerIsLookedForToo(t *testing.T) {
+	l, s := newForgetful(t)
+	r := request(t, l, s, "k")
+	s.script = []bool{false, false, false, true}
+	op, opened, err := l.OpenOperation(context.Background(), r)
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Equal(t, ledger.Running, op.State)
+}

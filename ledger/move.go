@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"countersign/fault"
 )
@@ -70,14 +71,14 @@ func (l *Ledger) persist(ctx context.Context, writeID string, write func() error
 	for try := 0; ; try++ {
 		err := write()
 		var amb *Ambiguous
-		if !errors.As(err, &amb) || try == 3 {
+		if !errors.As(err, &amb) {
 			return err
 		}
 		// The caller may be gone; the question must still be answered.
 		if _, found := l.cfg.Store.ByWrite(context.WithoutCancel(ctx), writeID); found == nil {
 			return nil
 		}
-		if ctx.Err() != nil {
+		if try == 3 || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -111,15 +112,23 @@ func (l *Ledger) event(from State, next Operation, e Event) Event {
 	e.From, e.To = from, next.State
 	e.Version, e.Fence, e.Round = next.Version, next.Fence, next.Round
 	e.Attempt = len(next.Attempts)
-	e.EffectID = next.EffectID
+	e.EffectID = readable(next.EffectID)
 	if e.Reason == nil && next.State.Final() {
 		e.Reason = next.Reason
 	}
+	if e.Reason != nil {
+		e.Reason = &Reason{Code: e.Reason.Code, Text: readable(e.Reason.Text)}
+	}
+	e.Actor.Name = readable(e.Actor.Name)
 	e.WriteID = next.WriteID
 	e.Prev = next.Chain
 	e.Hash = e.seal()
 	return e
 }
+
+// readable replaces bytes that are not UTF-8, which JSON does not give back as
+// they were: the hash of an event must survive being stored.
+func readable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // consistent is the last line of defence: a row that would free its key while
 // an effect is possible, or that claims a success without proof, is never
