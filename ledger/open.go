@@ -60,11 +60,11 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 		ev.Verb, ev.Actor = VerbAdopt, Gateway("guard")
 		n.Evidence = l.adopt(&op, *r.Done)
 		ev.Evidence = n.Evidence.ID
-	case r.Requirement.Outcome == tools.OutcomeDeny:
-		return Operation{}, false, fault.New(fault.PolicyDenied, "The policy denies this action: %s", r.Requirement.Rule)
 	case r.Requirement.Asks():
 		op.State = AwaitingApproval
 		op.ExpiresAt = now.Add(r.Requirement.Expiry)
+	case r.Requirement.Outcome != tools.OutcomeAuto: // also a word that this program does not know (I20)
+		return Operation{}, false, fault.New(fault.PolicyDenied, "The policy denies this action: %s", r.Requirement.Rule)
 	default:
 		op.State = Running
 		l.mark(&op, now, r.Timeout)
