@@ -136,12 +136,12 @@ func (s *Service) standing(ctx context.Context, op ledger.Operation, decisions [
 
 // duplicates finds identical asks under other keys.
 func (s *Service) duplicates(ctx context.Context, op ledger.Operation) ([]ledger.Operation, error) {
-	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: op.Tenant, Tool: op.Tool, Args: op.ArgsDigest, Limit: 20})
+	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: op.Tenant, Tool: op.Tool, Args: op.ArgsDigest, States: ledger.PossibleEffect(), Limit: 20})
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(page.Operations, func(o ledger.Operation) bool {
-		return o.ID == op.ID || o.Key == op.Key || o.State.Void()
+		return o.ID == op.ID || o.Key == op.Key
 	}), nil
 }
 
@@ -223,8 +223,12 @@ func (s *Service) mayDecide(ctx context.Context, card Card, p policy.Person, d D
 		return refuse(fault.SeparationOfDuties, card.WhyNot)
 	case !card.May:
 		return refuse(fault.NotAllowed, card.WhyNot)
-	case !s.cfg.Ledger.Now().Before(op.ExpiresAt):
-		if _, err := s.cfg.Ledger.Expire(ctx, op.Tenant, op.ID, ledger.Gateway("expiry"), ledger.Reason{Code: "expired", Text: "Nobody decided in time; silence is not consent."}); err != nil {
+	case op.Overdue(s.cfg.Ledger.Now()):
+		_, err := s.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
+		if errors.Is(err, ledger.ErrMoved) {
+			return &ledger.Lost{Current: op} // its time was renewed: look again
+		}
+		if err != nil {
 			return err
 		}
 		return refuse(fault.InvalidState, "The time to decide is over; the operation has expired.")

@@ -42,6 +42,10 @@ type rig struct {
 	approvals *approvals.Service
 	sweeper   *reconcile.Sweeper
 
+	// between, when set, stands between the ledger and its store at the next
+	// start.
+	between func(ledger.Store) ledger.Store
+
 	mu     sync.Mutex
 	people map[string]policy.Person
 }
@@ -110,7 +114,11 @@ func (r *rig) start() {
 	var err error
 	r.db, err = sqlstore.Open(ctx, sqlstore.Options{Path: filepath.Join(r.dir, "ledger.db"), Now: r.clock.Now})
 	require.NoError(t, err)
-	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: r.db, Now: r.clock.Now})
+	store := ledger.Store(r.db)
+	if r.between != nil {
+		store = r.between(store)
+	}
+	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: store, Now: r.clock.Now})
 	require.NoError(t, err)
 	r.keys, err = tokens.LoadOrCreate(filepath.Join(r.dir, "keys.json"), r.clock.Now(), tokens.KeyOptions{})
 	require.NoError(t, err)
@@ -122,6 +130,13 @@ func (r *rig) start() {
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: r.person})
 	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
 	r.inForce()
+}
+
+// restart closes the ledger and opens everything over it again.
+func (r *rig) restart() {
+	r.t.Helper()
+	require.NoError(r.t, r.db.Close())
+	r.start()
 }
 
 // inForce writes the tools' versions to the guard row, as loading them does.
@@ -248,4 +263,61 @@ func (r *rig) count() int {
 
 func previewRequest(tool, order string) preview.Request {
 	return preview.Request{Agent: agent, Tool: tool, Args: args(order)}
+}
+
+// hooked is a tool's connector with a hand in its guard and its preview.
+type hooked struct {
+	tools.Connector
+	guard   func(context.Context, tools.Plan) (tools.Guard, error)
+	preview func(*tools.Plan)
+}
+
+func (h hooked) Guard(ctx context.Context, p tools.Plan) (tools.Guard, error) {
+	if h.guard == nil {
+		return h.Connector.Guard(ctx, p)
+	}
+	return h.guard(ctx, p)
+}
+
+func (h hooked) Preview(ctx context.Context, c tools.Call) (tools.Plan, error) {
+	p, err := h.Connector.Preview(ctx, c)
+	if h.preview != nil && err == nil {
+		h.preview(&p)
+	}
+	return p, err
+}
+
+// acting is a store that lets a test act at a place of its own choosing.
+type acting struct {
+	ledger.Store
+	plan  func()
+	open  func(context.Context, *ledger.Operation) error
+	apply func(context.Context, ledger.Transition) error
+}
+
+func (a *acting) Plan(ctx context.Context, tenant, op string, round int) (tools.Plan, error) {
+	if do := a.plan; do != nil {
+		a.plan = nil
+		do()
+	}
+	return a.Store.Plan(ctx, tenant, op, round)
+}
+
+func (a *acting) Open(ctx context.Context, o ledger.Opening) error {
+	if do := a.open; do != nil {
+		a.open = nil
+		if err := do(ctx, &o.New[0].Operation); err != nil {
+			return err
+		}
+	}
+	return a.Store.Open(ctx, o)
+}
+
+func (a *acting) Apply(ctx context.Context, t ledger.Transition) error {
+	if do := a.apply; do != nil {
+		if err := do(ctx, t); err != nil {
+			return err
+		}
+	}
+	return a.Store.Apply(ctx, t)
 }

@@ -73,6 +73,27 @@ func (l *Ledger) Expire(ctx context.Context, tenant, id string, by Actor, reason
 	return l.end(ctx, tenant, id, Expired, VerbExpire, by, reason)
 }
 
+// ExpireOverdue ends an untouched operation whose time is over by now; one whose
+// time was renewed meanwhile is left alone with ErrMoved.
+func (l *Ledger) ExpireOverdue(ctx context.Context, tenant, id string) (Operation, error) {
+	return l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
+		if !op.Overdue(l.Now()) {
+			return Transition{}, ErrMoved
+		}
+		reason := Reason{Code: "expired", Text: "Nobody decided in time; silence is not consent."}
+		switch {
+		case !op.Requirement.Asks():
+			reason.Text = "It could not be sent in time; preview it again."
+		case op.State == Pending:
+			reason.Text = "It was approved but could not be sent in time; preview it again."
+		}
+		next := op
+		next.State = Expired
+		next.Reason = &reason
+		return Transition{Operation: next, Event: Event{Verb: VerbExpire, Actor: Gateway("expiry"), Reason: &reason}}, nil
+	})
+}
+
 func (l *Ledger) end(ctx context.Context, tenant, id string, to State, verb Verb, by Actor, reason Reason) (Operation, error) {
 	return l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
 		next := op

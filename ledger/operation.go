@@ -46,7 +46,8 @@ type Operation struct {
 	// Requirement is what people must say before dispatch, as pinned for this
 	// round.
 	Requirement Requirement `json:"requirement"`
-	// ExpiresAt is when the round ends undecided; zero when nobody is asked.
+	// ExpiresAt is when the round ends, decided or not, if it was not sent by
+	// then. Where nobody is asked it is zero, until a try was not sent.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// ApprovedAt is when the quorum became full.
 	ApprovedAt time.Time `json:"approved_at,omitzero"`
@@ -124,6 +125,11 @@ func (o Operation) Touched() bool {
 		}
 	}
 	return false
+}
+
+// Overdue reports that the operation waits and its time is over.
+func (o Operation) Overdue(now time.Time) bool {
+	return (o.State == AwaitingApproval || o.State == Pending) && !o.ExpiresAt.IsZero() && !now.Before(o.ExpiresAt)
 }
 
 // Retries is the number of dispatches after the first (the trace's

@@ -55,6 +55,11 @@ func (s State) Final() bool { return s.Effective() || s.Void() }
 // Live is not yet final.
 func (s State) Live() bool { return !s.Final() }
 
+// PossibleEffect lists the states that are live or effective: all but the void.
+func PossibleEffect() []State {
+	return slices.DeleteFunc(slices.Clone(States), State.Void)
+}
+
 // Verb is a move of an operation, the event's name.
 type Verb string
 

@@ -252,13 +252,13 @@ func (s *Service) sameAs(key, callers string) (string, error) {
 // under another key: two keys are two intents, so it is only said (I4 of what
 // can't be promised).
 func (s *Service) warnDuplicates(ctx context.Context, w []tools.Warning, agent tools.Agent, tool, key, argsDigest string) ([]tools.Warning, error) {
-	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: agent.Tenant, Tool: tool, Args: argsDigest, Limit: 20})
+	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: agent.Tenant, Tool: tool, Args: argsDigest, States: ledger.PossibleEffect(), Limit: 20})
 	if err != nil {
 		return nil, err
 	}
 	n := 0
 	for _, op := range page.Operations {
-		if op.Key != key && !op.State.Void() {
+		if op.Key != key {
 			n++
 		}
 	}

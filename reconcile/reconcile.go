@@ -15,6 +15,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -69,9 +70,9 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // batch bounds one pass; a full pass is followed by another at once.
 const batch = 100
 
-// RunOnce sweeps until nothing is due and says how many operations it moved.
-func (s *Sweeper) RunOnce(ctx context.Context) (int, error) {
-	moved := 0
+// RunOnce sweeps until nothing is due and says how many operations it moved, and
+// which could not be moved.
+func (s *Sweeper) RunOnce(ctx context.Context) (moved int, failed error) {
 	for _, kind := range []ledger.DueKind{ledger.DueLease, ledger.DueExpiry} {
 		for {
 			now := s.cfg.Ledger.Now()
@@ -81,19 +82,19 @@ func (s *Sweeper) RunOnce(ctx context.Context) (int, error) {
 			}
 			for _, op := range due {
 				did, err := s.move(ctx, kind, op)
-				if err != nil {
-					return moved, err
+				if err != nil { // it must not stop the others
+					failed = errors.Join(failed, fmt.Errorf("%s %s: %w", kind, op.ID, err))
 				}
 				if did {
 					moved++
 				}
 			}
-			if len(due) < batch {
+			if len(due) < batch || failed != nil {
 				break
 			}
 		}
 	}
-	return moved, nil
+	return moved, failed
 }
 
 // move moves one overdue operation; somebody who was first is no error.
@@ -105,11 +106,7 @@ func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Opera
 			err = s.handOver(ctx, op)
 		}
 	case ledger.DueExpiry:
-		reason := ledger.Reason{Code: "expired", Text: "Nobody decided in time; silence is not consent."}
-		if op.State == ledger.Pending {
-			reason.Text = "It was approved but could not be sent in time; preview it again."
-		}
-		_, err = s.cfg.Ledger.Expire(ctx, op.Tenant, op.ID, ledger.Gateway("expiry"), reason)
+		_, err = s.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
 	}
 	if errors.Is(err, ledger.ErrMoved) || fault.Is(err, fault.InvalidState) {
 		return false, nil

@@ -1,0 +1,92 @@
+package commit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"countersign/approvals/policy"
+	"countersign/commit"
+	"countersign/ledger"
+	"countersign/reconcile"
+)
+
+// listing is a due list that a test changes, or acts behind.
+type listing struct {
+	commit.DueStore
+	change func(ledger.DueKind, []ledger.Operation) []ledger.Operation
+}
+
+func (l listing) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, error) {
+	due, err := l.DueStore.Due(ctx, d)
+	return l.change(d.Kind, due), err
+}
+
+func (r *rig) sweeperOver(change func(ledger.DueKind, []ledger.Operation) []ledger.Operation) *reconcile.Sweeper {
+	return reconcile.New(reconcile.Config{
+		Ledger: r.ledger, Store: listing{r.db, change}, Registry: r.registry, Executor: r.executor, Owner: "test",
+	})
+}
+
+// TestSweep_NewRoundIsNotOverdue: a round that was overdue when it was listed,
+// and was revised before it was moved, is left alone: its people have just been
+// asked.
+func TestSweep_NewRoundIsNotOverdue(t *testing.T) {
+	r := newRig(t, refund())
+	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
+	r.clock.Add(time.Hour)
+	listed := false
+	s := r.sweeperOver(func(kind ledger.DueKind, due []ledger.Operation) []ledger.Operation {
+		if kind == ledger.DueExpiry && len(due) == 1 {
+			listed = true
+			plan, err := r.ledger.Plan(t.Context(), tenant, op.ID, 1)
+			require.NoError(t, err)
+			_, err = r.ledger.Revise(t.Context(), op, plan, plan.Digest(), op.Requirement, ledger.Reason{Code: "drift"})
+			require.NoError(t, err)
+		}
+		return due
+	})
+	_, err := s.RunOnce(t.Context())
+	require.NoError(t, err)
+	require.True(t, listed)
+	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
+}
+
+// TestSweep_ReasonIsThatOfTheMove: what was approved while it was listed is not
+// said to be undecided.
+func TestSweep_ReasonIsThatOfTheMove(t *testing.T) {
+	r := newRig(t, refund())
+	op := r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation
+	r.clock.Add(time.Hour)
+	s := r.sweeperOver(func(kind ledger.DueKind, due []ledger.Operation) []ledger.Operation {
+		if kind == ledger.DueExpiry && len(due) == 1 {
+			plan, err := r.ledger.Plan(t.Context(), tenant, op.ID, 1)
+			require.NoError(t, err)
+			_, err = r.ledger.Approve(t.Context(), op, ledger.Decision{
+				Operation: op.ID, Round: 1, Person: carl.ID, Verb: ledger.VerbApprove, Digest: policy.ShownDigest(op, plan), At: r.clock.Now(),
+			}, true)
+			require.NoError(t, err)
+		}
+		return due
+	})
+	_, err := s.RunOnce(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, ledger.Expired, r.op(op.ID).State)
+	require.Contains(t, r.op(op.ID).Reason.Text, "approved")
+}
+
+// TestSweep_OneThatCannotBeMovedStopsNoOther.
+func TestSweep_OneThatCannotBeMovedStopsNoOther(t *testing.T) {
+	r := newRig(t, refund())
+	op := r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation
+	r.clock.Add(time.Hour)
+	s := r.sweeperOver(func(_ ledger.DueKind, due []ledger.Operation) []ledger.Operation {
+		return append([]ledger.Operation{{ID: "op_nobody", Tenant: tenant}}, due...)
+	})
+	n, err := s.RunOnce(t.Context())
+	require.Error(t, err, "it is said")
+	require.Equal(t, 1, n)
+	require.Equal(t, ledger.Expired, r.op(op.ID).State)
+}
