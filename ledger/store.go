@@ -70,7 +70,9 @@ type Store interface {
 	// ByWrite gives the operation that a write id touched, as it stands now.
 	ByWrite(ctx context.Context, writeID string) (Operation, error)
 	// Due claims up to limit operations of a kind that are due, for owner until
-	// the time. Claims serve liveness only.
+	// the time. Claims serve liveness only. Those come first that have waited
+	// longest since they were due or, if later, since their last claim ended: what
+	// can't be moved keeps nothing behind it from being looked at.
 	Due(ctx context.Context, d DueQuery) ([]Operation, error)
 
 	Operation(ctx context.Context, tenant, id string) (Operation, error)

@@ -26,10 +26,13 @@ func (db *DB) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, e
 	if d.Limit <= 0 {
 		return nil, nil
 	}
-	text := `SELECT o.n, o.version, o.doc FROM operations o
-		WHERE o.` + column + ` <= $1 AND NOT EXISTS (SELECT 1 FROM claims c
-			WHERE c.operation = o.n AND c.kind = $2 AND c.version = o.version AND c.until > $1)
-		ORDER BY o.` + column + `, o.n LIMIT $3`
+	text := `WITH waiting AS (
+			SELECT o.n, CASE WHEN c.until > o.` + column + ` THEN c.until ELSE o.` + column + ` END AS since
+			FROM operations o
+			LEFT JOIN claims c ON c.operation = o.n AND c.kind = $2 AND c.version = o.version
+			WHERE o.` + column + ` <= $1 AND (c.until IS NULL OR c.until <= $1)
+			ORDER BY since, o.n LIMIT $3)
+		SELECT o.n, o.version, o.doc FROM waiting w JOIN operations o ON o.n = w.n ORDER BY w.since, w.n`
 	args := []any{nanos(d.Now), string(d.Kind), d.Limit}
 
 	// Mostly there is nothing, and that needs no write.
@@ -38,7 +41,9 @@ func (db *DB) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, e
 		return nil, err
 	}
 	err = db.write(ctx, func(t *tx) (err error) {
-		if _, err = t.exec(`DELETE FROM claims WHERE until <= $1`, nanos(d.Now)); err != nil {
+		// A claim that is over still gives its operation its place, until it moves.
+		if _, err = t.exec(`DELETE FROM claims WHERE NOT EXISTS
+			(SELECT 1 FROM operations o WHERE o.n = claims.operation AND o.version = claims.version)`); err != nil {
 			return err
 		}
 		if found, err = all(t, due, text, args...); err != nil {

@@ -90,6 +90,21 @@ var dueCases = []testCase{
 		require.Equal(w, []string{op.ID}, w.due(ledger.DueDispatch, 9))
 		require.Empty(w, w.due(ledger.DueDispatch, 9))
 	}},
+	{"what was claimed before stands behind what was not, in the order of the claims' ends", func(w *world) {
+		var ops []string
+		for range 4 {
+			ops = append(ops, w.open(acme, w.id("k"), ledger.Pending).ID)
+		}
+		require.Equal(w, ops[:2], w.due(ledger.DueDispatch, 2))
+		w.Clock.Advance(time.Second)
+		require.Equal(w, ops[2:3], w.due(ledger.DueDispatch, 1))
+		w.Clock.Advance(time.Hour)
+		fresh := w.open(acme, w.id("k"), ledger.Pending).ID
+		require.Equal(w, []string{ops[3], fresh}, w.due(ledger.DueDispatch, 2), "what nobody looked at comes first")
+		require.Equal(w, ops[:1], w.due(ledger.DueDispatch, 1))
+		require.Equal(w, ops[1:3], w.due(ledger.DueDispatch, 2))
+		require.Empty(w, w.due(ledger.DueDispatch, 1))
+	}},
 	{"an operation that moved may be claimed again at once", func(w *world) {
 		op := w.open(acme, "k", ledger.Pending)
 		require.Len(w, w.due(ledger.DueDispatch, 9), 1)
