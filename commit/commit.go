@@ -81,7 +81,7 @@ func (s *Service) Commit(ctx context.Context, r Request) (Result, error) {
 	if claims.Subject != r.Agent.ID || claims.Tenant != r.Agent.Tenant {
 		return Result{}, fault.New(fault.TokenSubjectMismatch, "The commit token was given to another agent.")
 	}
-	if err := s.sameCall(r, claims); err != nil {
+	if err := s.sameCall(ctx, r, claims); err != nil {
 		return Result{}, err
 	}
 	op, err := s.cfg.Ledger.Generation(ctx, claims.Tenant, claims.Tool, claims.KeyDigest, claims.Generation)
@@ -102,16 +102,20 @@ func expired() error {
 
 // sameCall compares the path's tool, and args when they are sent along, with
 // what the token stands for.
-func (s *Service) sameCall(r Request, c tokens.Claims) error {
+func (s *Service) sameCall(ctx context.Context, r Request, c tokens.Claims) error {
 	if c.Tool != r.Tool {
 		return fault.New(fault.ArgsMismatch, "The commit token is for the tool %s.", c.Tool)
 	}
 	if r.Args == nil || strictjson.Digest(r.Args) == c.ArgsDigest {
 		return nil
 	}
-	// Args as the agent first sent them, before defaults were applied, are the
-	// same call.
-	if t, ok := s.cfg.Registry.Get(r.Tool); ok {
+	// Args as the agent first sent them, before the defaults of that version were
+	// applied, are the same call.
+	t, err := s.cfg.Registry.Version(ctx, c.ToolVersion)
+	switch {
+	case fault.Is(err, fault.StoreUnavailable):
+		return err
+	case err == nil:
 		if checked, _, err := t.CheckArgs(r.Args); err == nil && strictjson.Digest(checked) == c.ArgsDigest {
 			return nil
 		}
@@ -230,7 +234,9 @@ func (s *Service) tryOpen(ctx context.Context, r Request, c tokens.Claims, t *to
 	if g.Done == nil && len(g.Drift) > 0 {
 		return ledger.Operation{}, false, stale(g.Drift)
 	}
-	return s.cfg.Ledger.OpenOperation(ctx, ledger.OpenRequest{
+	// An agent that hangs up must not leave an operation behind its mark that
+	// nobody sends.
+	return s.cfg.Ledger.OpenOperation(context.WithoutCancel(ctx), ledger.OpenRequest{
 		Preview: p, Agent: p.Plan.Agent, TokenID: c.ID, RequestID: r.RequestID, Requirement: req,
 		Manifest: ledger.Manifest{Version: t.Version, Text: t.Manifest, Upstream: t.Upstream, UpstreamURL: t.UpstreamURL},
 		Head:     head, Epoch: guardRow.Epoch, GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,

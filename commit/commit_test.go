@@ -13,6 +13,7 @@ import (
 	"countersign/identity"
 	"countersign/ledger"
 	"countersign/preview"
+	"countersign/tokens"
 	"countersign/tools"
 	"countersign/tools/tooltest"
 )
@@ -192,6 +193,8 @@ func TestCommit_Order(t *testing.T) {
 		_, err := w.commits.Commit(ctx, commit.Request{Agent: agent, Tool: "hold_order", Token: w.token, Wait: time.Second})
 		require.NoError(t, err)
 	}
+	ungranted := agent
+	ungranted.Tools = []string{"another_tool"}
 	deny := func(w world) {
 		w.hold.Approval = []tools.ApprovalRule{tooltest.Deny("not today")}
 	}
@@ -214,6 +217,11 @@ func TestCommit_Order(t *testing.T) {
 		"replay before tool version":   {before: []func(world){spend, withdraw}},
 		"replay before freeze":         {before: []func(world){spend, freeze}},
 		"replay before policy":         {before: []func(world){spend, deny}},
+		"expiry before grant":          {before: []func(world){expire}, agent: ungranted, want: fault.TokenExpired},
+		"replay before grant":          {before: []func(world){spend}, agent: ungranted},
+		"grant before tool version":    {before: []func(world){withdraw}, agent: ungranted, want: fault.ToolNotGranted},
+		"key before policy":            {before: []func(world){takeKey, deny}, want: fault.IdempotencyKeyReused},
+		"key before guards":            {before: []func(world){takeKey, drift}, want: fault.IdempotencyKeyReused},
 		"expiry before tool version":   {before: []func(world){expire, withdraw}, want: fault.TokenExpired},
 		"expiry before freeze":         {before: []func(world){freeze, expire}, want: fault.TokenExpired},
 		"tool version before freeze":   {before: []func(world){freeze, withdraw}, want: fault.ToolChanged},
@@ -380,11 +388,14 @@ func TestPreview_PossibleDuplicateIsSaid(t *testing.T) {
 
 func TestPreview_Quota(t *testing.T) {
 	r := newRig(t, tooltest.FakeTool("hold_order"))
-	small := preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: nil, Quota: 2})
+	signer, err := tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now})
+	require.NoError(t, err)
+	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: signer, Quota: 2})
 	r.preview(agent, "hold_order", args("ord_1"))
 	r.preview(agent, "hold_order", args("ord_2"))
-	_, err := small.Preview(context.Background(), preview.Request{Agent: agent, Tool: "hold_order", Args: args("ord_3")})
+	_, err = r.previews.Preview(context.Background(), previewRequest("hold_order", "ord_3"))
 	requireCode(t, err, fault.QuotaExhausted)
-	r.clock.Add(6 * time.Minute)
+	r.preview(other, "hold_order", args("ord_3")) // another agent's quota is its own
+	r.clock.Add(5 * time.Minute)
 	r.preview(agent, "hold_order", args("ord_3"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"countersign/approvals/policy"
 	"countersign/fault"
@@ -21,6 +22,12 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 		if err != nil || d == nil {
 			return settled(err)
 		}
+		if err := ctx.Err(); err != nil {
+			return err // a stop leaves it pending
+		}
+		// A write that its caller leaves would be made all the same, and nobody
+		// would send what it marks.
+		ctx := context.WithoutCancel(ctx)
 		marked, err := e.cfg.Ledger.Mark(ctx, op, d.mark)
 		switch {
 		case errors.Is(err, ledger.ErrMoved):
@@ -32,7 +39,7 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 			return settled(err)
 		}
 		// From here on a request may be on the wire; nobody's leaving stops it.
-		e.send(context.WithoutCancel(ctx), marked, d.plan, d.tool)
+		e.send(ctx, marked, d.plan, d.tool)
 		return nil
 	}
 	return ledger.ErrMoved
@@ -41,7 +48,7 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 // settled turns "somebody else was first" into no error.
 func settled(err error) error {
 	var lost *ledger.Lost
-	if errors.As(err, &lost) || fault.Is(err, fault.InvalidState) {
+	if errors.As(err, &lost) || errors.Is(err, ledger.ErrMoved) || fault.Is(err, fault.InvalidState) {
 		return nil
 	}
 	return err
@@ -57,6 +64,16 @@ type ready struct {
 // prepare evaluates everything that may stand against sending now. A nil ready
 // without error means that it was moved elsewhere, or waits for an unfreeze.
 func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, error) {
+	if op.Overdue(e.cfg.Ledger.Now()) {
+		_, err := e.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
+		return nil, err
+	}
+	// The guard row comes first: whatever is evaluated below was in force at this
+	// epoch or later, and the mark fails if it moved since.
+	guard, err := e.cfg.Ledger.Guard(ctx, op.Tenant)
+	if err != nil {
+		return nil, err
+	}
 	t, err := e.cfg.Registry.Version(ctx, op.ToolVersion)
 	switch {
 	case errors.Is(err, tools.ErrUpstreamGone):
@@ -68,6 +85,9 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if !ok {
 		return nil, e.expire(ctx, op, "tool_withdrawn", "The tool was withdrawn before it was sent.")
 	}
+	if guard.Tools[op.Tool] != current.Version {
+		return nil, errNotInForce
+	}
 	plan, err := e.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
 	if err != nil {
 		return nil, err
@@ -75,10 +95,6 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if plan.Digest() != op.PlanDigest || plan.Target != op.Target {
 		// Never send what is not provably the plan that was decided on.
 		return nil, e.expire(ctx, op, "plan_damaged", "The stored plan is not the one that was decided on; nothing was sent.")
-	}
-	guard, err := e.cfg.Ledger.Guard(ctx, op.Tenant)
-	if err != nil {
-		return nil, err
 	}
 	if _, frozen := guard.Frozen(op.Tool); frozen {
 		return nil, nil // looked at again after its claim
@@ -97,12 +113,16 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 		_, err := e.cfg.Ledger.Adopt(ctx, op, *seen.Done)
 		return nil, err
 	case len(seen.Drift) > 0:
-		return nil, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
+		return nil, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{
 			Code: "drift", Text: "What the plan was read from has changed: " + fields(seen.Drift) + ".",
 		})
 	}
 	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, Timeout: t.Timeout}}, nil
 }
+
+// errNotInForce: this process has other rules than the guard row says, because a
+// reload is under way here or was made elsewhere. The operation waits for it.
+var errNotInForce = errors.New("commit: the tool loaded here is not the version in force")
 
 // people checks that what people must say is still said: the policy in force
 // asks for no more, the yeses stand for exactly this plan, by people who still
@@ -112,20 +132,24 @@ func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.P
 	if inForce.Outcome == tools.OutcomeDeny {
 		return true, e.expire(ctx, op, "policy_denied", "The policy now denies this action.")
 	}
+	stricter := policy.Stricter(op.Requirement, inForce)
 	if !policy.AsStrict(op.Requirement, inForce) {
-		return true, e.revise(ctx, op, plan, t, policy.Stricter(op.Requirement, inForce), ledger.Reason{
+		return true, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
 			Code: "policy_stricter", Text: "The policy now asks for more people.",
 		})
 	}
-	if !op.Requirement.Asks() {
+	switch {
+	case op.Requirement.Outcome == tools.OutcomeAuto:
 		return false, nil
+	case !op.Requirement.Asks(): // a word that this program does not know (I20)
+		return true, e.expire(ctx, op, "policy_denied", "What people must say about this action can't be read.")
 	}
 	if op.Withdrawn {
-		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{Code: "withdrawn", Text: "A yes was taken back."})
+		return true, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{Code: "withdrawn", Text: "A yes was taken back."})
 	}
-	if age := e.cfg.Ledger.Now().Sub(op.ApprovedAt); op.Requirement.MaxAge > 0 && age > op.Requirement.MaxAge {
-		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
-			Code: "approval_old", Text: fmt.Sprintf("The approval was older than %s when it could be sent.", op.Requirement.MaxAge),
+	if age := e.cfg.Ledger.Now().Sub(op.ApprovedAt); stricter.MaxAge > 0 && age > stricter.MaxAge {
+		return true, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
+			Code: "approval_old", Text: fmt.Sprintf("The approval was older than %s when it could be sent.", stricter.MaxAge),
 		})
 	}
 	decisions, err := e.cfg.Ledger.Decisions(ctx, op.Tenant, op.ID)
@@ -137,7 +161,7 @@ func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.P
 		return false, err
 	}
 	if !policy.Full(op.Requirement.Groups, yes) {
-		return true, e.revise(ctx, op, plan, t, op.Requirement, ledger.Reason{
+		return true, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{
 			Code: "approvers_changed", Text: "The people who approved may no longer do so, or approved something else.",
 		})
 	}
@@ -145,8 +169,9 @@ func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.P
 }
 
 // revise asks people again with a plan read anew, or ends the operation where
-// nobody is asked or they were asked often enough.
-func (e *Executor) revise(ctx context.Context, op ledger.Operation, old tools.Plan, t *tools.Tool, req ledger.Requirement, why ledger.Reason) error {
+// nobody is asked or they were asked often enough. t is the pinned version,
+// current the one in force; the stricter counts.
+func (e *Executor) revise(ctx context.Context, op ledger.Operation, old tools.Plan, t, current *tools.Tool, req ledger.Requirement, why ledger.Reason) error {
 	if !req.Asks() {
 		return e.expire(ctx, op, why.Code, why.Text+" Preview it again.")
 	}
@@ -159,8 +184,16 @@ func (e *Executor) revise(ctx context.Context, op ledger.Operation, old tools.Pl
 		return e.expire(ctx, op, "refused_now", why.Text+" Now the tool refuses it: "+fault.Of(err).Detail)
 	case err != nil:
 		return err
+	case plan.Target != op.Target:
+		return e.expire(ctx, op, "target_changed", why.Text+" Now it would go to another address; preview it again.")
 	}
-	anew := policy.Stricter(req, policy.Evaluate(&t.Spec, plan))
+	// What was said of the arguments and of other operations is still so.
+	for _, w := range old.Warnings {
+		if !slices.Contains(plan.Warnings, w) {
+			plan.Warnings = append(plan.Warnings, w)
+		}
+	}
+	anew := policy.Stricter(req, policy.Stricter(policy.Evaluate(&t.Spec, plan), policy.Evaluate(&current.Spec, plan)))
 	if anew.Outcome == tools.OutcomeDeny {
 		return e.expire(ctx, op, "policy_denied", "The policy denies the action as it would be now.")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -63,7 +64,10 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 // Start sends an operation that is behind its dispatch mark, in the background:
 // the agent may hang up, the request goes on.
 func (e *Executor) Start(op ledger.Operation, plan tools.Plan, t *tools.Tool) {
-	e.wg.Go(func() { e.send(context.Background(), op, plan, t) })
+	e.wg.Go(func() {
+		defer e.recovered(op)
+		e.send(context.Background(), op, plan, t)
+	})
 }
 
 // Run takes up pending operations until ctx ends.
@@ -73,8 +77,12 @@ func (e *Executor) Run(ctx context.Context) error {
 	tick := time.NewTicker(e.cfg.Poll)
 	defer tick.Stop()
 	for {
-		if _, err := e.RunOnce(ctx); err != nil && ctx.Err() == nil {
+		n, err := e.RunOnce(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			e.cfg.Logger.Warn("looking for pending operations failed", "error", err)
+		case n == e.cfg.Parallel && ctx.Err() == nil:
+			continue // there may be more; the slots bound the pace
 		}
 		select {
 		case <-ctx.Done():
@@ -107,6 +115,7 @@ func (e *Executor) RunOnce(ctx context.Context) (int, error) {
 		}
 		e.wg.Go(func() {
 			defer func() { <-e.slots }()
+			defer e.recovered(op)
 			if err := e.Dispatch(ctx, op); err != nil && ctx.Err() == nil {
 				e.cfg.Logger.Warn("a pending operation was not dispatched", "operation", op.ID, "tool", op.Tool, "error", err)
 			}
@@ -144,6 +153,14 @@ func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Pla
 	}
 	if err := e.HandOver(ctx, op, t); err != nil {
 		e.cfg.Logger.Warn("an unknown outcome was not handed over", "operation", op.ID, "error", err)
+	}
+}
+
+// recovered keeps the process alive when something breaks off around an
+// operation: it stays pending, or its lease makes it unknown.
+func (e *Executor) recovered(op ledger.Operation) {
+	if p := recover(); p != nil {
+		e.cfg.Logger.Error("the work on an operation broke off", "operation", op.ID, "tool", op.Tool, "panic", p, "stack", string(debug.Stack()))
 	}
 }
 

@@ -1,0 +1,51 @@
+package commit_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"countersign/ledger"
+	"countersign/tools"
+	"countersign/tools/tooltest"
+)
+
+// TestInForce_ReloadedWhileEvaluated: a stricter policy that is in force once
+// it is acknowledged also holds for a dispatch whose evaluation began before
+// (I5, S29): what was evaluated is compared with the guard row of the mark.
+func TestInForce_ReloadedWhileEvaluated(t *testing.T) {
+	tool := refund()
+	r := newRig(t, tool)
+	store := &acting{}
+	r.between = func(s ledger.Store) ledger.Store { store.Store = s; return store }
+	r.restart()
+	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
+	store.plan = func() {
+		strict := refund(tooltest.Versioned(2), tooltest.WithApproval(tooltest.Approve("support", 2)))
+		require.NoError(t, r.registry.Set([]*tools.Tool{strict}))
+		r.inForce()
+	}
+	r.work()
+	require.Nil(t, store.plan, "the reload happened in the middle")
+	require.Empty(t, tooltest.FakeOf(tool).Requests(), "one yes is not enough any more")
+	r.work()
+	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
+	require.Equal(t, map[string]int{"support": 2}, r.op(op.ID).Requirement.Groups)
+	require.Empty(t, tooltest.FakeOf(tool).Requests())
+}
+
+// TestInForce_LoadedElsewhere: a gateway that has not loaded what the guard row
+// says is in force sends nothing.
+func TestInForce_LoadedElsewhere(t *testing.T) {
+	tool := refund()
+	r := newRig(t, tool)
+	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
+	_, _, err := r.ledger.ChangeGuard(t.Context(), tenant, func(g *ledger.Guard) { g.Tools["refund_payment"] = "sha256:newer" })
+	require.NoError(t, err)
+	r.work()
+	require.Equal(t, ledger.Pending, r.op(op.ID).State)
+	require.Empty(t, tooltest.FakeOf(tool).Requests())
+	r.inForce()
+	r.work()
+	require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
+}
