@@ -122,8 +122,10 @@ func (p *program) await(ctx context.Context, c *client, body json.RawMessage, le
 		}
 		body = r.body
 		// A gateway that answers at once must not be asked in a tight loop.
-		if pause := time.Second - time.Since(began); pause > 0 {
-			time.Sleep(pause)
+		select {
+		case <-ctx.Done():
+			return p.showOperation(body)
+		case <-time.After(time.Second - time.Since(began)):
 		}
 		left -= time.Since(began)
 	}

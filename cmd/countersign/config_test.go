@@ -157,6 +157,7 @@ func TestConfig_StructSchemaAndPageAgree(t *testing.T) {
 			name = ""
 		}
 		require.Equal(t, name, row.env, "the variable of %s", key)
+		require.NotContains(t, []string{"COUNTERSIGN_CONFIG", "COUNTERSIGN_URL", "COUNTERSIGN_AGENT_KEY", "COUNTERSIGN_AGENT_KEY_FILE"}, name)
 		if field.IsZero() {
 			require.Empty(t, entry["default"], key)
 			continue

@@ -1,7 +1,7 @@
 // Command countersign is the gateway and its command line in one program.
 //
-// What lives here: the subcommands, the configuration file, and wire.go, the
-// only place that names a concrete store or connector.
+// What lives here: the subcommands, the configuration file, and wire.go with its
+// wire_ neighbours, the only place that names a concrete store or connector.
 //
 // How it flows: main reads the environment once and hands it to run, which a
 // test can call as well; serve and demo open a gateway and listen; commands
@@ -90,6 +90,10 @@ waits for people; and when nobody knows whether something happened, it says so.`
 	}
 	root.PersistentFlags().StringVarP(&p.configPath, "config", "c", "", "configuration file (default $COUNTERSIGN_CONFIG, else countersign.yaml)")
 	root.PersistentFlags().StringVar(&p.output, "output", "table", "how answers are printed: table or json")
+	complete := cobra.FixedCompletions([]cobra.Completion{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)
+	if err := root.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag stands in the line above
+	}
 	root.AddCommand(
 		serveCommand(p), demoCommand(p), initCommand(p),
 		agentCommand(p), operatorCommand(p), toolCommand(p), keysCommand(p),
@@ -137,7 +141,7 @@ func (p *program) logger(cfg Config) *slog.Logger {
 		level = slog.LevelInfo // the configuration was checked before
 	}
 	if cfg.Log.Format == "text" || cfg.Log.Format == "auto" && p.terminal {
-		return slog.New(tint.NewHandler(p.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !p.terminal}))
+		return slog.New(tint.NewTextHandler(p.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !p.terminal}))
 	}
 	return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level}))
 }

@@ -72,19 +72,21 @@ type runDoc struct {
 
 // previewDoc is what commands show of a preview.
 type previewDoc struct {
-	Tool       string    `json:"tool"`
 	Token      string    `json:"commit_token"`
 	ExpiresAt  time.Time `json:"expires_at"`
 	Key        string    `json:"idempotency_key"`
 	Generation int       `json:"generation"`
 	Headline   string    `json:"headline"`
 	Reversible bool      `json:"reversible"`
-	Effects    []struct {
-		Verb    string         `json:"verb"`
-		Target  string         `json:"target"`
-		Before  map[string]any `json:"before"`
-		After   map[string]any `json:"after"`
-		Summary string         `json:"summary"`
+	Undo       struct {
+		Tool string `json:"tool"`
+		Text string `json:"text"`
+	} `json:"undo"`
+	Effects []struct {
+		Verb   string         `json:"verb"`
+		Target string         `json:"target"`
+		Before map[string]any `json:"before"`
+		After  map[string]any `json:"after"`
 	} `json:"effects"`
 	Approval struct {
 		Required bool   `json:"required"`
@@ -222,9 +224,15 @@ func previewRows(w io.Writer, doc previewDoc) {
 			row(w, "", safe(name)+": "+change(e.Before, e.After, name))
 		}
 	}
-	if !doc.Reversible {
-		row(w, "undo", "none: this can't be taken back")
+	reversible, undo := "no", "none"
+	if doc.Reversible {
+		reversible = "yes"
 	}
+	if doc.Undo.Tool != "" {
+		undo = doc.Undo.Tool + ": " + doc.Undo.Text
+	}
+	row(w, "reversible", reversible)
+	row(w, "undo", safe(undo))
 	asks := "nobody"
 	if doc.Approval.Required {
 		asks = safe(doc.Approval.Rule)

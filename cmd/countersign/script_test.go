@@ -227,7 +227,7 @@ func scriptSettles(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // patience is far beyond what any step needs, on a slow machine too.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // poll asks again until f is content.
 func poll(ts *testscript.TestScript, what string, f func() bool) {
