@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,11 +74,18 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// wait waits until an expression is true in the page.
+// wait waits until an expression is true in the page, also when the page goes on
+// to another meanwhile.
 func (b *tab) wait(js string) {
 	b.t.Helper()
-	_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](js))
-	require.NoError(b.t, err, js)
+	for {
+		_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](js))
+		if err != nil && (strings.Contains(err.Error(), "navigated") || strings.Contains(err.Error(), "Cannot find context")) {
+			continue
+		}
+		require.NoError(b.t, err, js)
+		return
+	}
 }
 
 func (b *tab) eval(js string) string {

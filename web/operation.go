@@ -30,6 +30,8 @@ type operationPage struct {
 	Standing standing
 	Drill    bool
 
+	// Heads are headings in the tense of the state.
+	Heads    heads
 	Undo     undoView
 	Totals   totals
 	Effects  []effectView
@@ -56,9 +58,10 @@ type operationPage struct {
 // undoView says what taking it back would be.
 type undoView struct {
 	Reversible bool
+	// Nothing: it ended without an effect, so there is nothing to undo.
+	Nothing bool
 	// Text is the tool's own word on it, if any.
 	Text string
-	Tool string
 }
 
 // rowList is rows with the ones behind "show all": a page of thousands hides
@@ -162,7 +165,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		frame: p.frame(r, "approvals", op.Tool+" · "+op.ID), ID: op.ID, Tool: op.Tool,
 		Headline: d.text("text", d.hide(plan.Headline)), Standing: standingOf(card, frozen, events),
 		Drill: op.EvidenceBoundary == "drill", Unloaded: spec == nil,
-		Undo:   undoView{Reversible: op.Reversible, Text: d.hide(plan.UndoText)},
+		Heads: headsOf(op.State), Undo: undoView{Reversible: op.Reversible, Nothing: op.State.Void(), Text: d.hide(plan.UndoText)},
 		Totals: totalsOf(plan.Effects), Effects: d.effects(plan.Effects),
 		Who: p.who(ctx, me, op), Rule: p.rule(card, me), Duplicates: p.duplicates(card.Duplicates),
 		Sent: sent(d, op, plan, redacted), Timeline: p.timeline(me, card, events),
@@ -174,7 +177,6 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 	var s schema
 	if spec != nil {
 		s = schemaOf(spec.InputSchema)
-		v.Undo.Tool = spec.UndoTool
 	}
 	v.Arguments, v.Words = split(d.rows(plan.Args, redacted, s))
 	for _, b := range plan.Basis {
@@ -266,7 +268,7 @@ func (p *Pages) who(ctx context.Context, me identity.Operator, op ledger.Operati
 
 func sent(d drawer, op ledger.Operation, plan tools.Plan, redacted map[string]any) sentView {
 	s := sentView{
-		Target: d.hide(plan.Target), Wire: d.text("text", d.hide(indented(plan.Wire))), ArgsDigest: op.ArgsDigest,
+		Target: d.hide(plan.Target), Wire: d.text("text", d.hide(wireText(plan.Wire))), ArgsDigest: op.ArgsDigest,
 		PlanDigest: op.PlanDigest, ToolVersion: op.ToolVersion, UpstreamKey: op.UpstreamKey, Prefix: strictjson.CanonicalVersion,
 	}
 	if strictjson.Equal(plan.Args, redacted) {
@@ -315,6 +317,7 @@ func operationMark(op ledger.Operation) string { return strconv.FormatInt(op.Ver
 // rule says who must say yes, and who has.
 type ruleView struct {
 	Asks    bool
+	Waits   bool // people are still asked
 	Text    string
 	Groups  string
 	Total   int
@@ -356,6 +359,7 @@ func (p *Pages) rule(c approvals.Card, me identity.Operator) ruleView {
 	}
 	v.Given = v.Total - v.Missing
 	if op.State == ledger.AwaitingApproval {
+		v.Waits = true
 		v.Expires = p.when(op.ExpiresAt)
 		v.Over = !p.now().Before(op.ExpiresAt)
 	}

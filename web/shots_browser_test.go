@@ -42,10 +42,15 @@ func TestBrowser_Shots(t *testing.T) {
 					continue
 				}
 				name := fmt.Sprintf("%s-%s-%d", story.name, look.scheme, look.width)
-				b.shot(filepath.Join(folder, name+".png"), chromedp.FullScreenshot(100))
-				if look.width < 500 {
-					b.shot(filepath.Join(folder, name+"-first.png"), chromedp.CaptureScreenshot())
+				if look.width > 500 {
+					b.shot(filepath.Join(folder, name+".png"), chromedp.FullScreenshot(100))
+					continue
 				}
+				// Once as a phone shows it first, and once as tall as the page, so that
+				// the bar at the bottom covers nothing.
+				b.shot(filepath.Join(folder, name+"-first.png"), chromedp.CaptureScreenshot())
+				b.look(look.scheme, look.width, b.height())
+				b.shot(filepath.Join(folder, name+".png"), chromedp.CaptureScreenshot())
 			}
 			b.forget() // a page that answers with a refusal is noted by the browser
 		})
@@ -87,6 +92,13 @@ func (b *tab) show(s story, as map[string]*browser) {
 	})()`, form, path)
 	_, err = chromedp.RunResponse(b.ctx, chromedp.Evaluate[chromedp.Void](script))
 	require.NoError(b.t, err)
+}
+
+func (b *tab) height() int64 {
+	b.t.Helper()
+	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int64]("document.documentElement.scrollHeight"))
+	require.NoError(b.t, err)
+	return n
 }
 
 func (b *tab) shot(file string, take chromedp.Action[[]byte]) {

@@ -71,7 +71,9 @@ func newStage(t *testing.T) *stage {
 			}}
 		})), "Send a voucher of 25.00 EUR to the customer of ord_1007")
 	label := tooltest.FakeTool("print_label", tooltest.WithUndo("void_label"), tooltest.WithApproval(tooltest.Auto()))
-	r := newRigWith(t, func(c *web.Config) { c.Demo, c.ShopURL = true, "http://localhost:8421" }, voucher, label)
+	r := newRigWith(t, func(c *web.Config) {
+		c.Demo, c.ShopURL, c.PublicURL = true, "http://localhost:8421", "http://localhost:8420"
+	}, voucher, label)
 	s := &stage{rig: r, as: map[string]*browser{}}
 	r.operator("mara", "support", "finance")
 	r.operator("tomas", "finance")
@@ -232,7 +234,9 @@ func (s *stage) doors(t *testing.T) {
 // empty are the pages of a gateway on which nothing has happened, as a demo and
 // in earnest.
 func (s *stage) empty(t *testing.T) {
-	demo := newRigWith(t, func(c *web.Config) { c.Demo, c.ShopURL = true, "http://localhost:8421" })
+	demo := newRigWith(t, func(c *web.Config) {
+		c.Demo, c.ShopURL, c.PublicURL = true, "http://localhost:8421", "http://localhost:8420"
+	})
 	fresh := newRig(t)
 	s.as["demo"], s.as["fresh"] = demo.as("mara", "support"), fresh.as("mara", "support")
 	s.stories = append(s.stories,

@@ -119,8 +119,10 @@ type frame struct {
 	More    bool
 	Demo    bool
 	ShopURL string
-	Version string
-	Notice  *notice
+	// PublicURL is for lines that are pasted into a terminal.
+	PublicURL string
+	Version   string
+	Notice    *notice
 	// Stream is the address of the events that say when this page has changed, and
 	// Self the address to fetch it again; both empty on pages that stay as they are.
 	Stream string
@@ -135,7 +137,7 @@ type notice struct {
 
 // frame starts a page for whoever is signed in.
 func (p *Pages) frame(r *http.Request, section, title string) frame {
-	f := frame{Title: title, Section: section, Demo: p.cfg.Demo, ShopURL: p.cfg.ShopURL, Version: p.cfg.Version}
+	f := frame{Title: title, Section: section, Demo: p.cfg.Demo, ShopURL: p.cfg.ShopURL, PublicURL: p.cfg.PublicURL, Version: p.cfg.Version}
 	o := person(r.Context())
 	if o.ID == "" {
 		return f

@@ -126,6 +126,25 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing
 	return s
 }
 
+// heads are headings that depend on whether it is still ahead, has happened, may
+// have, or never will.
+type heads struct{ Effects, Rule, Sent string }
+
+func headsOf(s ledger.State) heads {
+	switch {
+	case s.Void():
+		return heads{"What would have changed", "Who had to say yes", "Exactly what would have been sent"}
+	case s.Effective():
+		return heads{"What changed, as predicted", "Who had to say yes", "Exactly what was sent"}
+	case s == ledger.Unknown:
+		return heads{"What may have changed", "Who had to say yes", "Exactly what was sent"}
+	case s == ledger.AwaitingApproval:
+		return heads{"What changes", "Who must say yes", "Exactly what is sent"}
+	default:
+		return heads{"What changes", "Who had to say yes", "Exactly what is sent"}
+	}
+}
+
 // lastRevise is why people were asked again, if they were.
 func lastRevise(events []ledger.Event) *ledger.Reason {
 	for _, e := range slices.Backward(events) {
