@@ -119,12 +119,12 @@ func TestManifest_Plan_refuses(t *testing.T) {
 		code  fault.Code
 		want  string
 	}{
-		"refused":                                   {shipArgs, strings.Replace(shipOrder, "paid", "open", 1), shipRates, fault.ToolRefused, "The order is open."},
-		"refused on a secret":                       {`{"order_id":"ord_1","pin":"0000"}`, shipOrder, shipRates, fault.ToolRefused, "Choose another PIN."},
-		"a field is missing":                        {shipArgs, shipOrder, `{}`, fault.UpstreamUnexpected, "/preview/effects/0/money/currency"},
-		"no ISO currency":                           {shipArgs, shipOrder, `{"currency":"euro"}`, fault.UpstreamUnexpected, ""},
-		"a header with a newline":                   {`{"order_id":"ord_1","pin":"1\r\nX-Evil: 1"}`, shipOrder, shipRates, fault.ForbiddenText, "X-Pin"},
-		"a header with a letter that no header has": {`{"order_id":"ord_1","pin":"é"}`, shipOrder, shipRates, fault.ForbiddenText, "X-Pin"},
+		"refused":                 {shipArgs, strings.Replace(shipOrder, "paid", "open", 1), shipRates, fault.ToolRefused, "The order is open."},
+		"refused on a secret":     {`{"order_id":"ord_1","pin":"0000"}`, shipOrder, shipRates, fault.ToolRefused, "Choose another PIN."},
+		"a field is missing":      {shipArgs, shipOrder, `{}`, fault.UpstreamUnexpected, "/preview/effects/0/money/currency"},
+		"no ISO currency":         {shipArgs, shipOrder, `{"currency":"euro"}`, fault.UpstreamUnexpected, ""},
+		"a header with a newline": {`{"order_id":"ord_1","pin":"1\r\nX-Evil: 1"}`, shipOrder, shipRates, fault.ForbiddenText, "X-Pin"},
+		"a header in UTF-8":       {`{"order_id":"ord_1","pin":"é"}`, shipOrder, shipRates, fault.ForbiddenText, "X-Pin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := m.Plan(callOf(t, m, tt.args), map[string]tools.Reply{"order": ok(t, tt.order), "rates": ok(t, tt.rates)})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,9 +46,9 @@ func TestRegistry_Set(t *testing.T) {
 func TestRegistry_Version(t *testing.T) {
 	m := parse(t, smallest)
 	want := bound(t, m)
-	loads := 0
+	var loads atomic.Int64
 	load := func(_ context.Context, version string) (*tools.Tool, error) {
-		loads++
+		loads.Add(1)
 		if version != want.Version {
 			return nil, fmt.Errorf("version %s: %w", version, tools.ErrUpstreamGone)
 		}
@@ -63,10 +64,10 @@ func TestRegistry_Version(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	before := loads
+	before := loads.Load()
 	_, err := r.Version(context.Background(), want.Version)
 	require.NoError(t, err)
-	require.Equal(t, before, loads, "a compiled version is kept")
+	require.Equal(t, before, loads.Load(), "a compiled version is kept")
 	_, err = r.Version(context.Background(), "sha256:other")
 	require.ErrorIs(t, err, tools.ErrUpstreamGone)
 }

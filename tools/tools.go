@@ -358,13 +358,13 @@ type Tool struct {
 	Spec
 	Connector
 	// CheckArgs applies defaults and checks args against the input schema; the
-	// result is the canonical argument object. Errors are *fault.Error with
-	// pointers.
+	// result is the canonical argument object, args are not changed. Errors are
+	// *fault.Error with pointers that begin at the arguments: "/amount".
 	CheckArgs func(args map[string]any) (map[string]any, []Warning, error)
 	// BusinessKey evaluates the key template over checked args; only for
 	// KeyTemplate.
 	BusinessKey func(args map[string]any, agent Agent) (string, error)
 	// Redact returns a copy of args in which sensitive values are replaced by
-	// their digest.
+	// "redacted", with a keyed digest that tells equal values from different ones.
 	Redact func(args map[string]any) map[string]any
 }

@@ -339,6 +339,25 @@ func TestDispatch_TLS(t *testing.T) {
 	require.Equal(t, int64(2), n.Load())
 }
 
+// A client certificate is shown where the upstream asks for one.
+func TestDispatch_clientCertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id":"%d certificate"}`, len(r.TLS.PeerCertificates))
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	defer server.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	up := httptool.Upstream{URL: server.URL, RootCAs: pool, Allow: []httptool.Allowed{allow(t, server.Listener.Addr().String())}}
+	up.Certificates = server.TLS.Certificates
+	tool := compile(t, open(t, up), parse(t, keyed("post", false, "")))
+	out := tool.Dispatch(context.Background(), planOf(t, tool, "1"), tools.Dispatch{})
+	require.Equal(t, "1 certificate", out.EffectID, "%+v", out)
+}
+
 func TestDispatch_TLSTooOld(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something was sent") }))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"countersign/examples/shop"
 	"countersign/tools"
 	"countersign/tools/tooltest"
@@ -90,4 +92,40 @@ func withRefusal(r *rig) shop.Switches {
 	sw := r.Switches()
 	sw.RefuseNext = 1
 	return sw
+}
+
+// Two effects for one key: the shop breaks its promise, and the lookup shows it
+// (row 38 of the fault matrix).
+func TestShop_brokenPromise(t *testing.T) {
+	r := newRig(t)
+	tool := r.byName["refund_payment"]
+	args, _, err := tool.CheckArgs(map[string]any{"case": "c1", "payment_id": "pay_a1", "amount": json.Number("5")})
+	require.NoError(t, err)
+	plan, err := tool.Preview(t.Context(), tools.Call{Args: args, Key: tools.Key{Value: "k", Generation: 1, Upstream: "up-1"}})
+	require.NoError(t, err)
+	r.Set(shop.Switches{ForgetKeys: true})
+	first := tool.Dispatch(t.Context(), plan, tools.Dispatch{})
+	second := tool.Dispatch(t.Context(), plan, tools.Dispatch{})
+	require.Equal(t, tools.Succeeded, first.Verdict)
+	require.Equal(t, tools.Succeeded, second.Verdict)
+	require.NotEqual(t, first.EffectID, second.EffectID)
+	a := tool.Lookup(t.Context(), plan)
+	require.Equal(t, tools.BrokenPromise, a.Kind)
+	require.ElementsMatch(t, []string{first.EffectID, second.EffectID}, a.EffectIDs)
+}
+
+// A lookup of what is hidden yet says absent, and present later: that is why
+// absence proves little of an eventual lookup (row 39).
+func TestShop_lookupLags(t *testing.T) {
+	r := newRig(t)
+	tool := r.byName["hold_order"]
+	args, _, err := tool.CheckArgs(map[string]any{"order_id": "ord_1001"})
+	require.NoError(t, err)
+	plan, err := tool.Preview(t.Context(), tools.Call{Args: args, Key: tools.Key{Value: "k", Generation: 1, Upstream: "up-1"}})
+	require.NoError(t, err)
+	r.Set(shop.Switches{LagMS: 100_000})
+	require.Equal(t, tools.Succeeded, tool.Dispatch(t.Context(), plan, tools.Dispatch{}).Verdict)
+	require.Equal(t, tools.Absent, tool.Lookup(t.Context(), plan).Kind)
+	r.Set(shop.Switches{})
+	require.Equal(t, tools.Present, tool.Lookup(t.Context(), plan).Kind)
 }

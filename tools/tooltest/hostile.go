@@ -64,6 +64,7 @@ func HostileAnswers(success int, good []byte) []HostileAnswer {
 		{Name: "duplicate keys", Answer: answer(success, jsonType, duplicated(body))},
 		{Name: "endless body", Answer: repeated(head+"\r\n", bytes.Repeat([]byte(" "), 32<<10), 1<<30)},
 		{Name: "endless chunks", Answer: repeated(head+"Transfer-Encoding: chunked\r\n\r\n", []byte("400\r\n"+strings.Repeat(" ", 1024)+"\r\n"), 1<<30)},
+		{Name: "endless trailer", Answer: repeated(fmt.Sprintf("%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n", head, len(body), body), []byte("X-Flood: 1234567890123456789012345678901234567890\r\n"), 1<<30)},
 		{Name: "endless header", Answer: repeated(head+"X: ", bytes.Repeat([]byte("a"), 32<<10), 1<<30)},
 		{Name: "header flood", Answer: repeated(head, []byte("X-Flood: 1234567890123456789012345678901234567890\r\n"), 1<<30)},
 		{Name: "1xx flood", Answer: repeated("", []byte("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"), 1<<30)},

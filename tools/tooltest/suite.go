@@ -44,7 +44,8 @@ type Suite struct {
 	// EffectID is the name of the member of that body which holds the effect id;
 	// empty when it comes from elsewhere.
 	EffectID string
-	// Timeout bounds a dispatch whose answer never ends; 2 s when zero.
+	// Timeout bounds a dispatch; 10 s when zero. Answers that never end are given
+	// less.
 	Timeout time.Duration
 
 	next int
@@ -56,7 +57,7 @@ func Run(t *testing.T, s Suite) {
 		s.Previews = 1000
 	}
 	if s.Timeout == 0 {
-		s.Timeout = 2 * time.Second
+		s.Timeout = 10 * time.Second
 	}
 	r := &s
 	t.Run("previews change nothing", r.previewsChangeNothing)
@@ -344,7 +345,7 @@ func (s *Suite) hostileAnswers(t *testing.T) {
 			_, requests, received := s.counted(func() {
 				patient := s.Timeout
 				if h.Endless {
-					s.Timeout = min(s.Timeout, time.Second)
+					s.Timeout = min(s.Timeout, 1500*time.Millisecond)
 				}
 				out = s.dispatch(in)
 				s.Timeout = patient
