@@ -42,7 +42,8 @@ func (c *connector) Dispatch(ctx context.Context, plan tools.Plan, d tools.Dispa
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	s := &sending{client: c.client, started: c.client.up.Now(), deadline: d.Deadline, timeout: timeout}
+	s := &sending{client: c.client, started: c.client.up.Now(), deadline: d.Deadline}
+	s.end, _ = ctx.Deadline()
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, s.trace()), w.Method, w.URL, nil)
 	if err != nil {
 		return notSent("The plan's request is not one that can be sent.")
@@ -87,7 +88,7 @@ type sending struct {
 	client   *Client
 	started  time.Time
 	deadline time.Time
-	timeout  time.Duration
+	end      time.Time // of the whole exchange, on the machine's clock
 	conn     *gateConn
 	first    time.Time
 }
@@ -124,7 +125,7 @@ func (s *sending) beforeFirstByte() error {
 	s.first = now
 	// The context bounds the exchange; the connection is bounded beside it, for
 	// a write that hangs.
-	return s.conn.SetDeadline(time.Now().Add(s.timeout))
+	return s.conn.SetDeadline(s.end)
 }
 
 // failed classifies an exchange without an answer. Only a gate through which
