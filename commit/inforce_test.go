@@ -1,10 +1,12 @@
 package commit_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"countersign/approvals/policy"
 	"countersign/ledger"
 	"countersign/tools"
 	"countersign/tools/tooltest"
@@ -48,4 +50,21 @@ func TestInForce_LoadedElsewhere(t *testing.T) {
 	r.inForce()
 	r.work()
 	require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
+}
+
+// TestInForce_ApproverDisabledWhileEvaluated: once an operator's disabling is
+// acknowledged, no dispatch that counted their yes before is marked (I12).
+func TestInForce_ApproverDisabledWhileEvaluated(t *testing.T) {
+	tool := refund()
+	r := newRig(t, tool)
+	fake := tooltest.FakeOf(tool)
+	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
+	tool.Connector = hooked{Connector: fake, guard: func(ctx context.Context, p tools.Plan) (tools.Guard, error) {
+		r.set(policy.Person{ID: carl.ID, Name: "carl", Groups: carl.Groups, Disabled: true})
+		require.NoError(t, r.ledger.PeopleChanged(ctx, tenant))
+		return fake.Guard(ctx, p)
+	}}
+	r.work()
+	require.Empty(t, fake.Requests())
+	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
 }

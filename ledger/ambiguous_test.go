@@ -240,3 +240,42 @@ func TestAmbiguous_LastAnswerIsLookedForToo(t *testing.T) {
 	require.True(t, opened)
 	require.Equal(t, ledger.Running, op.State)
 }
+
+// gone is a store that can't be reached any more.
+type gone struct{ ledger.Store }
+
+func (gone) Open(context.Context, ledger.Opening) error { return errLost }
+
+func (gone) ByWrite(context.Context, string) (ledger.Operation, error) {
+	return ledger.Operation{}, errLost
+}
+
+// TestAmbiguous_ThenGone: a store that can't be reached after an answer was lost
+// does not make the write undone; nobody is told that nothing was changed.
+func TestAmbiguous_ThenGone(t *testing.T) {
+	ctx := context.Background()
+	l, s := newForgetful(t)
+	r := request(t, l, s, "k")
+	truly := s.Store
+	s.Store = leaving{truly, s}
+	_, _, err := l.OpenOperation(ctx, r)
+	require.True(t, fault.Is(err, fault.OutcomeUnclear), "%v", err)
+	s.Store = truly
+	page, err := l.List(ctx, ledger.Filter{Tenant: "default"})
+	require.NoError(t, err)
+	require.Len(t, page.Operations, 1)
+}
+
+// leaving applies one write, loses its answer and is gone from then on.
+type leaving struct {
+	ledger.Store
+	s *forgetful
+}
+
+func (l leaving) Open(ctx context.Context, o ledger.Opening) error {
+	if err := l.Store.Open(ctx, o); err != nil {
+		return err
+	}
+	l.s.Store = gone{l.Store}
+	return &ledger.Ambiguous{Err: errLost}
+}

@@ -22,6 +22,9 @@ type Guard struct {
 	Revoked []string `json:"revoked,omitempty"`
 	// Tools are the versions in force, by name.
 	Tools map[string]string `json:"tools,omitempty"`
+	// People counts how often rights of people were taken away: what was evaluated
+	// with the old ones does not commit.
+	People int64 `json:"people,omitempty"`
 	// Generation is the ledger generation in tokens; raised by an emergency
 	// revoke or a restore, which voids all tokens at once.
 	Generation int64 `json:"generation"`
@@ -125,7 +128,7 @@ func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, change func(*Gu
 }
 
 func (g Guard) equal(o Guard) bool {
-	return g.Generation == o.Generation && slices.Equal(g.Freezes, o.Freezes) && slices.Equal(g.Revoked, o.Revoked) && equalMaps(g.Tools, o.Tools)
+	return g.Generation == o.Generation && g.People == o.People && slices.Equal(g.Freezes, o.Freezes) && slices.Equal(g.Revoked, o.Revoked) && equalMaps(g.Tools, o.Tools)
 }
 
 func equalMaps(a, b map[string]string) bool {
@@ -138,6 +141,14 @@ func equalMaps(a, b map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// PeopleChanged voids what was evaluated with people's old rights. It is called
+// after an operator was disabled or left a group, and before that is
+// acknowledged: no dispatch that counted their yes is marked afterwards (I12).
+func (l *Ledger) PeopleChanged(ctx context.Context, tenant string) error {
+	_, _, err := l.ChangeGuard(ctx, tenant, func(g *Guard) { g.People++ })
+	return err
 }
 
 // Freeze stops dispatches of one tool, or of the whole tenant when tool is

@@ -68,10 +68,16 @@ func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operatio
 // looked for; the identical write is issued again when it is not there, which
 // can't apply twice because of the write id and the version in it.
 func (l *Ledger) persist(ctx context.Context, writeID string, write func() error) error {
+	var unclear error
 	for try := 0; ; try++ {
 		err := write()
 		var amb *Ambiguous
-		if !errors.As(err, &amb) {
+		switch {
+		case errors.As(err, &amb):
+			unclear = err
+		case unclear != nil && !decided(err):
+			err = unclear // this try wrote nothing; the one before may have
+		default:
 			return err
 		}
 		// The caller may be gone; the question must still be answered.
@@ -82,6 +88,14 @@ func (l *Ledger) persist(ctx context.Context, writeID string, write func() error
 			return err
 		}
 	}
+}
+
+// decided reports that a store knows what became of a write: applied, lost or
+// refused, which holds for every earlier try of it too.
+func decided(err error) bool {
+	var lost *Lost
+	var refused *Refused
+	return err == nil || errors.As(err, &lost) || errors.As(err, &refused)
 }
 
 // move is step in a loop: decide sees the operation as it stands and builds

@@ -195,6 +195,9 @@ func (g *gateway) disableOperator(r *http.Request) (any, error) {
 	if err := g.identity.DisableOperator(r.Context(), tenant, o.ID); err != nil {
 		return nil, err
 	}
+	if err := g.ledger.PeopleChanged(r.Context(), tenant); err != nil {
+		return nil, err // the command may be repeated
+	}
 	o, err = g.identity.Operator(r.Context(), tenant, o.ID)
 	return operatorAnswer{Operator: o, Ready: o.Password != ""}, err
 }
