@@ -17,6 +17,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"countersign/approvals/policy"
 	"countersign/fault"
@@ -155,8 +157,23 @@ type Decision struct {
 	Reason string
 }
 
-// maxReason is the longest reason in bytes.
-const maxReason = 2000
+// The longest reason and effect id in bytes.
+const (
+	maxReason   = 2000
+	maxEffectID = 256
+)
+
+// checkText refuses what the record could not give back as it was said; a form
+// of the page is the one body that no strict decoder has read (S62).
+func checkText(pointer, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return fault.New(fault.TooLong, "The text at %s has at most %d bytes.", pointer, most).At(pointer, "too long")
+	case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
+		return fault.New(fault.ForbiddenText, "The text at %s must be UTF-8 without U+0000.", pointer).At(pointer, "not text")
+	}
+	return nil
+}
 
 // maxTries bounds how often a decision looks again after a lost race.
 const maxTries = 16
@@ -168,8 +185,9 @@ func (s *Service) Decide(ctx context.Context, who identity.Operator, id string, 
 		return ledger.Operation{}, fault.New(fault.DecisionInvalid, "A decision is exactly approve or reject.").At("/decision", "not approve or reject")
 	case d.Word == "reject" && d.Reason == "":
 		return ledger.Operation{}, fault.New(fault.DecisionInvalid, "A rejection needs a reason; the agent reads it.").At("/reason", "missing")
-	case len(d.Reason) > maxReason:
-		return ledger.Operation{}, fault.New(fault.TooLong, "A reason has at most %d bytes.", maxReason).At("/reason", "too long")
+	}
+	if err := checkText("/reason", d.Reason, maxReason); err != nil {
+		return ledger.Operation{}, err
 	}
 	for range maxTries {
 		op, err := s.tryDecide(ctx, PersonOf(who), who.Tenant, id, d)
@@ -243,6 +261,9 @@ func (s *Service) Reopen(ctx context.Context, who identity.Operator, id, reason 
 	if reason == "" {
 		return ledger.Operation{}, fault.New(fault.DecisionInvalid, "Say why it may be asked again.").At("/reason", "missing")
 	}
+	if err := checkText("/reason", reason, maxReason); err != nil {
+		return ledger.Operation{}, err
+	}
 	if err := s.notOwner(ctx, who, id, "let it be asked again"); err != nil {
 		return ledger.Operation{}, err
 	}
@@ -251,14 +272,20 @@ func (s *Service) Reopen(ctx context.Context, who identity.Operator, id, reason 
 
 // Resolve ends an unknown operation by a person's statement.
 func (s *Service) Resolve(ctx context.Context, who identity.Operator, id string, st ledger.Statement) (ledger.Operation, error) {
-	if len(st.Reason) > maxReason || len(st.EffectID) > 256 {
-		return ledger.Operation{}, fault.New(fault.TooLong, "A reason has at most %d bytes, an effect id 256.", maxReason)
+	if err := checkText("/reason", st.Reason, maxReason); err != nil {
+		return ledger.Operation{}, err
+	}
+	if err := checkText("/effect_id", st.EffectID, maxEffectID); err != nil {
+		return ledger.Operation{}, err
 	}
 	return s.cfg.Ledger.Resolve(ctx, who.Tenant, id, actor(who), st)
 }
 
 // Cancel takes back an operation that was not dispatched.
 func (s *Service) Cancel(ctx context.Context, who identity.Operator, id, reason string) (ledger.Operation, error) {
+	if err := checkText("/reason", reason, maxReason); err != nil {
+		return ledger.Operation{}, err
+	}
 	return s.cfg.Ledger.Cancel(ctx, who.Tenant, id, actor(who), reason)
 }
 

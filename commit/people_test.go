@@ -315,3 +315,35 @@ func TestCancel(t *testing.T) {
 	_, err = r.commits.Cancel(ctx, "other", op.ID, by, "")
 	requireCode(t, err, fault.OperationNotFound)
 }
+
+// TestPeople_TextThatIsNone: what a person says must be text; a form of the page
+// can send any bytes.
+func TestPeople_TextThatIsNone(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, refund(), tooltest.FakeTool("hold_order"))
+	for name, bad := range map[string]string{"not UTF-8": "no\xff", "a null": "no\x00"} {
+		op := r.do(agent, "refund_payment", args("pay_"+name[:1], "amount", 100)).Operation
+		_, err := r.decide(carl, op, "reject", bad)
+		requireCode(t, err, fault.ForbiddenText)
+		_, err = r.approvals.Cancel(ctx, carl, op.ID, bad)
+		requireCode(t, err, fault.ForbiddenText)
+		require.Equal(t, []ledger.Verb{"open"}, r.verbs(op.ID))
+		op, err = r.decide(carl, op, "reject", "no")
+		require.NoError(t, err)
+		_, err = r.approvals.Reopen(ctx, carl, op.ID, bad)
+		requireCode(t, err, fault.ForbiddenText)
+	}
+	tooltest.FakeOf(mustTool(r, "hold_order")).Script(tooltest.LoseReply())
+	op := r.do(agent, "hold_order", args("ord_1")).Operation
+	for _, st := range []ledger.Statement{{Reason: "x\xff"}, {Happened: true, Reason: "x", EffectID: "e\x00"}} {
+		_, err := r.approvals.Resolve(ctx, carl, op.ID, st)
+		requireCode(t, err, fault.ForbiddenText)
+	}
+	require.Equal(t, ledger.Unknown, r.op(op.ID).State)
+}
+
+func mustTool(r *rig, name string) *tools.Tool {
+	t, ok := r.registry.Get(name)
+	require.True(r.t, ok)
+	return t
+}
