@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 .ci/tools.sh
 bin=$PWD/.ci/tmp/bin
 export CGO_ENABLED=0
+# The tests in a real browser are read too.
+export GOFLAGS=-tags=browser
 
 status=0
 # check NAME COMMAND...: a command that fails is a finding.

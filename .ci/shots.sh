@@ -5,10 +5,11 @@
 #   .ci/shots.sh FOLDER
 set -eu
 cd "$(dirname "$0")/.."
-.ci/packages.sh chromium fonts-liberation
+.ci/packages.sh chromium fonts-liberation npm
 mkdir -p "$1"
 COUNTERSIGN_SHOTS=$(cd "$1" && pwd)
 export COUNTERSIGN_SHOTS
 rm -f "$COUNTERSIGN_SHOTS"/*.png
-CGO_ENABLED=0 go test -count=1 -run Shots ./web/...
+.ci/tools.sh node
+CGO_ENABLED=0 go test -tags browser -count=1 -run Shots ./web/...
 ls "$COUNTERSIGN_SHOTS"/*.png

@@ -33,13 +33,14 @@ step "generated code" .ci/generate.sh --check
 step "build" make -s build
 
 # tests CGO FOLDER FLAGS...: the tests of one module. Lint has vetted every package.
-# -count=1: a result of an earlier run is no test.
+# -count=1: a result of an earlier run is no test. The tests in a real browser have
+# a build tag, so that a plain go test needs none.
 tests() {
 	cgo=$1
 	mod=$2
 	shift 2
 	CGO_ENABLED=$cgo .ci/tmp/bin/testsum -allow .ci/allowed-skips -sum .ci/tmp/totals \
-		"$mod" -vet=off -count=1 -timeout 20m "$@"
+		"$mod" -vet=off -tags browser -count=1 -timeout 20m "$@"
 }
 
 rm -f .ci/tmp/totals

@@ -4,8 +4,6 @@ package web_test
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -138,31 +136,4 @@ func TestBrowser_SessionEnds(t *testing.T) {
 	r.ask(r.agent, "refund_payment", args("case", "1", "payment_id", "pay_a1", "amount", 1000))
 	b.wait(`document.getElementById("ended").checkVisibility()`)
 	require.Equal(t, "null", b.eval(`String(document.querySelector(".queue"))`))
-}
-
-// axe finds nothing against WCAG 2.2 AA on any page, in both themes and widths.
-func TestBrowser_Accessible(t *testing.T) {
-	axe, err := os.ReadFile("../.ci/node_modules/axe-core/axe.min.js")
-	require.NoError(t, err, "make test installs it: .ci/tools.sh node")
-	s := newStage(t)
-	b := openTab(t)
-	for _, story := range s.stories {
-		if story.site != "" {
-			continue
-		}
-		t.Run(story.name, func(t *testing.T) {
-			b.t = t
-			b.show(story, s.as)
-			b.eval(`((() => {` + string(axe) + `})(), "")`)
-			for _, look := range looks {
-				b.look(look.scheme, look.width, look.height)
-				found, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r =>
-					JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.target.join(" ") + ": " + n.failureSummary)])))`, chromedp.EvalAwaitPromise))
-				require.NoError(t, err)
-				var list []any
-				require.NoError(t, json.Unmarshal([]byte(found), &list))
-				require.Empty(t, list, "%s at %d", look.scheme, look.width)
-			}
-		})
-	}
 }

@@ -5,6 +5,7 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,16 +14,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// looks are the themes and widths. Both themes and both layouts are checked by
+// axe; what it judges does not depend on their combination.
 var looks = []struct {
-	scheme string
-	width  int64
-	height int64
-}{{"light", 1280, 900}, {"dark", 1280, 900}, {"light", 390, 844}, {"dark", 390, 844}}
+	scheme        string
+	width, height int64
+	axe           bool
+}{{"light", 1280, 900, true}, {"dark", 1280, 900, false}, {"light", 390, 844, false}, {"dark", 390, 844, true}}
 
-// Every page in both themes and both widths: nothing scrolls sideways, and the
-// browser has nothing to complain about. COUNTERSIGN_SHOTS names a folder in which
-// pictures are left to be looked at.
-func TestBrowser_Shots(t *testing.T) {
+// Every page in every situation, both themes and both widths: nothing scrolls
+// sideways, axe finds nothing against WCAG 2.2 AA, and the browser has nothing to
+// complain about. COUNTERSIGN_SHOTS names a folder in which pictures are left to be
+// looked at.
+func TestBrowser_PagesAndShots(t *testing.T) {
+	axe, err := os.ReadFile("../.ci/node_modules/axe-core/axe.min.js")
+	require.NoError(t, err, ".ci/tools.sh node installs it")
 	s := newStage(t)
 	folder := os.Getenv("COUNTERSIGN_SHOTS")
 	b := openTab(t)
@@ -33,11 +39,18 @@ func TestBrowser_Shots(t *testing.T) {
 		t.Run(story.name, func(t *testing.T) {
 			b.t = t
 			b.show(story, s.as)
+			if story.status == http.StatusOK {
+				b.quiet()
+			}
+			b.eval("((() => {" + string(axe) + "})(), '')")
 			for _, look := range looks {
 				b.look(look.scheme, look.width, look.height)
 				b.wait(`document.readyState === "complete"`)
 				b.eval(fmt.Sprintf("(%[1]q && document.querySelector(%[1]q)?.setAttribute('open', ''), '')", story.click))
 				require.Equal(t, "", b.eval(sideways), "%s at %d", story.name, look.width)
+				if look.axe {
+					require.Equal(t, "[]", b.axe(), "%s at %d", look.scheme, look.width)
+				}
 				if folder == "" {
 					continue
 				}
@@ -63,6 +76,15 @@ const sideways = `(() => {
   for (const e of document.body.querySelectorAll("*")) if (e.getBoundingClientRect().right > innerWidth + 1) return e.outerHTML.slice(0, 200);
   return "the page";
 })()`
+
+// axe gives what axe-core, already in the page, has against it.
+func (b *tab) axe() string {
+	b.t.Helper()
+	found, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
+		.then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.target.join(" ") + ": " + n.failureSummary)])))`, chromedp.EvalAwaitPromise))
+	require.NoError(b.t, err)
+	return found
+}
 
 // show opens a story in the tab; a form is sent as a browser sends it.
 func (b *tab) show(s story, as map[string]*browser) {
