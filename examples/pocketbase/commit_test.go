@@ -1,6 +1,7 @@
 package pocketbase_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -230,14 +231,27 @@ func TestCommit_VagueRefusal(t *testing.T) {
 }
 
 // Without its right to read, the lookup gets no answer; it must not take that
-// for "absent". So the collections keep their rules locked: an open rule would
-// answer a stranger with an empty list.
+// for "absent". So the collections have no rules: a list rule would answer a
+// stranger with an empty list.
 func TestLookup_WorthlessTokenIsNoAnswer(t *testing.T) {
 	eachWrite(t, func(t *testing.T, b *bench, plan tools.Plan, _ func() bool) {
 		require.Equal(t, tools.Succeeded, b.send(plan).Verdict)
 		b.tools = compile(t, b.line.URL, worthless(t))
 		require.Equal(t, tools.LookupFailed, b.lookup(plan).Kind)
 	})
+}
+
+func TestCollections_HaveNoRules(t *testing.T) {
+	text, err := os.ReadFile("collections.json")
+	require.NoError(t, err)
+	var file struct{ Collections []map[string]any }
+	require.NoError(t, json.Unmarshal(text, &file))
+	require.Len(t, file.Collections, 2)
+	for _, c := range file.Collections {
+		for member := range c {
+			require.NotContains(t, member, "Rule", c["name"])
+		}
+	}
 }
 
 // worthless is a token that PocketBase does not know: the caller is a stranger.

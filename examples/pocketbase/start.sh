@@ -11,7 +11,7 @@ umask 077
 mkdir -p "${DATA:-data}"
 data=$(cd "${DATA:-data}" && pwd)
 
-CGO_ENABLED=0 go build -C server -o "$data/pocketbase" .
+CGO_ENABLED=0 go build -C server -buildvcs=false -o "$data/pocketbase" .
 [ -s "$data/password" ] || od -An -N12 -tx1 /dev/urandom | tr -d ' \n' >"$data/password"
 "$data/pocketbase" superuser upsert "$email" "$(cat "$data/password")" --dir "$data/pb" --dev=false >/dev/null
 "$data/pocketbase" serve --dir "$data/pb" --http "${url#http://}" --dev=false &
