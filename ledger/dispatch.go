@@ -141,9 +141,10 @@ func reasonOf(s State, ev Evidence) *Reason {
 }
 
 // LoseLease marks a running operation whose lease is over as unknown: its
-// worker is gone or stuck, and what it sent may have arrived.
+// worker is gone or stuck, and what it sent may have arrived. Evidence that is
+// there already resolves it.
 func (l *Ledger) LoseLease(ctx context.Context, tenant, id string) (Operation, error) {
-	return l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
+	op, err := l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
 		if op.State == Running && l.Now().Before(op.LeaseUntil) {
 			return Transition{}, ErrMoved
 		}
@@ -153,4 +154,13 @@ func (l *Ledger) LoseLease(ctx context.Context, tenant, id string) (Operation, e
 		next.Reason = &Reason{Code: "lease_lost", Text: "The worker that sent it gave no answer in time; it may have happened."}
 		return Transition{Operation: next, Event: Event{Verb: VerbLoseLease, Actor: Gateway("lease"), Reason: next.Reason}}, nil
 	})
+	if err != nil {
+		return op, err
+	}
+	// What came in while it ran is weighed now.
+	stored, err := l.Evidence(ctx, tenant, id)
+	if err != nil || len(stored) == 0 {
+		return op, err
+	}
+	return l.AddEvidence(ctx, tenant, stored[len(stored)-1])
 }

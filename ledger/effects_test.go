@@ -2,12 +2,15 @@ package ledger_test
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"countersign/fault"
 	"countersign/ledger"
+	"countersign/store/sqlstore"
 	"countersign/tools"
 )
 
@@ -199,4 +202,27 @@ func TestEvidence_IsKeptThoughItCannotBeWeighed(t *testing.T) {
 	evidence, err = l.Evidence(ctx, "default", op.ID)
 	require.NoError(t, err)
 	require.Len(t, evidence, 2)
+}
+
+// TestEvidence_OfARunningOperation: proof that came while it ran, from elsewhere
+// than its worker, is not forgotten when the worker dies.
+func TestEvidence_OfARunningOperation(t *testing.T) {
+	ctx := context.Background()
+	db, err := sqlstore.Open(ctx, sqlstore.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	ahead := time.Duration(0)
+	s := &forgetful{Store: db}
+	l, err := ledger.Open(ctx, ledger.Config{Store: s, Now: func() time.Time { return time.Now().Add(ahead) }})
+	require.NoError(t, err)
+	op, _, err := l.OpenOperation(ctx, request(t, l, s, "k"))
+	require.NoError(t, err)
+	op, err = l.AddEvidence(ctx, "default", seen(l, op, "e1"))
+	require.NoError(t, err)
+	require.Equal(t, ledger.Running, op.State, "its worker may still say more")
+	ahead = time.Minute
+	op, err = l.LoseLease(ctx, "default", op.ID)
+	require.NoError(t, err)
+	require.Equal(t, ledger.Succeeded, op.State)
+	require.Equal(t, "e1", op.EffectID)
 }
