@@ -74,6 +74,9 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if err != nil {
 		return nil, err
 	}
+	if _, frozen := guard.Frozen(op.Tool); frozen {
+		return nil, nil // looked at again after its claim
+	}
 	t, err := e.cfg.Registry.Version(ctx, op.ToolVersion)
 	switch {
 	case errors.Is(err, tools.ErrUpstreamGone):
@@ -95,9 +98,6 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if plan.Digest() != op.PlanDigest || plan.Target != op.Target {
 		// Never send what is not provably the plan that was decided on.
 		return nil, e.expire(ctx, op, "plan_damaged", "The stored plan is not the one that was decided on; nothing was sent.")
-	}
-	if _, frozen := guard.Frozen(op.Tool); frozen {
-		return nil, nil // looked at again after its claim
 	}
 	if err := guard.Check(op.Tool, op.Agent.ID); err != nil {
 		return nil, e.expire(ctx, op, "agent_revoked", "The agent's rights were taken away before it was sent.")

@@ -81,7 +81,7 @@ func (e *Executor) Run(ctx context.Context) error {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			e.cfg.Logger.Warn("looking for pending operations failed", "error", err)
-		case n == e.cfg.Parallel && ctx.Err() == nil:
+		case n == e.batch() && ctx.Err() == nil:
 			continue // there may be more; the slots bound the pace
 		}
 		select {
@@ -97,12 +97,16 @@ func (e *Executor) Run(ctx context.Context) error {
 // at it; a crash delays it by that long, nothing else.
 const claimFor = 10 * time.Second
 
+// batch bounds how many operations are claimed at once. Most of many can't be
+// sent (a freeze, an upstream that is away) and take no time.
+func (e *Executor) batch() int { return 4 * e.cfg.Parallel }
+
 // RunOnce takes up what is pending now and says how many operations it looked
 // at. It returns when all were started; Drain waits for their ends.
 func (e *Executor) RunOnce(ctx context.Context) (int, error) {
 	now := e.cfg.Ledger.Now()
 	due, err := e.cfg.Store.Due(ctx, ledger.DueQuery{
-		Kind: ledger.DueDispatch, Now: now, Limit: e.cfg.Parallel, Owner: e.cfg.Owner, Until: now.Add(claimFor),
+		Kind: ledger.DueDispatch, Now: now, Limit: e.batch(), Owner: e.cfg.Owner, Until: now.Add(claimFor),
 	})
 	if err != nil {
 		return 0, err

@@ -38,7 +38,7 @@ func TestFairness_WhatCannotBeSentStarvesNobody(t *testing.T) {
 			}
 			op := r.approve(ann, r.do(agent, "free", args("1")).Operation)
 			stop(r, stuck)
-			for range 5 { // ten places in all, each pass past the claims of the one before
+			for range 5 { // eight places each, each pass past the claims of the one before
 				r.work()
 			}
 			require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
