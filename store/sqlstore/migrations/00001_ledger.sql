@@ -55,7 +55,7 @@ CREATE TABLE operations (
     state       TEXT    NOT NULL,
     on_list     BIGINT  NOT NULL,
     asked       BLOB,   -- hash of (tenant, tool, args digest, agent) while rejected and not reopened
-    dispatch_at BIGINT, -- set while pending
+    dispatch_at BIGINT, -- set while pending; a claim moves these three to its end
     lease_at    BIGINT, -- set while running
     expire_at   BIGINT, -- set while a round may expire
     doc         TEXT    NOT NULL,
@@ -112,17 +112,6 @@ CREATE TABLE events (
 );
 CREATE INDEX events_tenant ON events (tenant, seq);
 CREATE INDEX events_write ON events (write_ref);
-
--- Soft claims of background loops; they serve liveness only. A claim counts
--- for the version that it was made on.
-CREATE TABLE claims (
-    operation BIGINT NOT NULL REFERENCES operations (n),
-    kind      TEXT   NOT NULL,
-    version   BIGINT NOT NULL,
-    owner     TEXT   NOT NULL,
-    until     BIGINT NOT NULL,
-    PRIMARY KEY (operation, kind)
-);
 
 -- What happened is never rewritten (S74).
 -- +goose StatementBegin
