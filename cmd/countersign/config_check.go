@@ -83,10 +83,15 @@ func (c Config) checkAddresses(k *configCheck) {
 			k.bad("public_url", "must be like https://countersign.example, without a path")
 		}
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil || !validPort(port) {
-		k.bad("listen", "must be host:port, like 127.0.0.1:8420")
-	} else if c.TLS.Cert == "" && !c.loopback() && !strings.HasPrefix(c.PublicURL, "https://") {
-		k.bad("listen", "%s is not loopback: give tls.cert and tls.key, or set public_url to the https:// address of the proxy in front", c.Listen)
+	for key, address := range map[string]string{"listen": c.Listen, "people_listen": c.PeopleListen} {
+		if key == "people_listen" && address == "" {
+			continue
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) {
+			k.bad(key, "must be host:port, like 127.0.0.1:8420")
+		} else if c.TLS.Cert == "" && !onLoopback(address) && !strings.HasPrefix(c.PublicURL, "https://") {
+			k.bad(key, "%s is not loopback: give tls.cert and tls.key, or set public_url to the https:// address of the proxy in front", address)
+		}
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		k.bad("tls", "cert and key go together")

@@ -120,6 +120,9 @@ func (d *demo) serve(ctx context.Context, ln, shopLn net.Listener, moved bool) (
 		return err
 	}
 	defer d.g.close()
+	if err := d.g.loadTools(ctx); err != nil {
+		return err
+	}
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.shop.Serve(shopLn) })
@@ -131,7 +134,7 @@ func (d *demo) serve(ctx context.Context, ln, shopLn net.Listener, moved bool) (
 		}
 		d.print(port, moved, link)
 		d.live.start()
-		return d.g.serve(ctx, ln)
+		return d.g.serve(ctx, []door{{ln: ln}})
 	})
 	return group.Wait()
 }

@@ -140,6 +140,9 @@ func decide(args []string) error {
 		return err
 	}
 	defer g.close()
+	if err := g.loadTools(ctx); err != nil {
+		return err
+	}
 	who, err := g.identity.OperatorNamed(ctx, tenant, args[1])
 	if err != nil {
 		return err

@@ -47,67 +47,121 @@ is recorded as unknown, never as failed.`,
 				return errors.New(plain(err))
 			}
 			defer g.close()
-			ln, err := net.Listen("tcp", cfg.Listen)
+			if err := g.loadTools(cmd.Context()); err != nil {
+				return err
+			}
+			doors, err := g.listen()
 			if err != nil {
-				return fmt.Errorf("listen: %w", err)
+				return err
 			}
-			if _, port, _ := net.SplitHostPort(cfg.Listen); port == "0" {
-				g.cfg.Listen = ln.Addr().String() // links name the port that was free
-			}
-			env.log.Info("gateway started", "url", g.cfg.publicURL(), "listen", ln.Addr().String(), "version", version(), "tools", len(g.registry.List()), "ledger", g.ledger.ID())
-			return g.serve(cmd.Context(), ln)
+			env.log.Info("gateway started", "url", g.cfg.publicURL(), "listen", g.cfg.Listen, "version", version(), "tools", len(g.registry.List()), "ledger", g.ledger.ID())
+			return g.serve(cmd.Context(), doors)
 		},
 	}
 }
 
-// serve answers on ln until ctx ends, then drains.
-func (g *gateway) serve(ctx context.Context, ln net.Listener) error {
-	handler, err := g.handler()
+// door is one listener and for whom it is.
+type door struct {
+	ln net.Listener
+	// agentsOnly: no page, and no session of an operator counts.
+	agentsOnly bool
+}
+
+// listen opens the configured addresses: one for everybody, or one for agents
+// and one for people. A port 0 becomes the free one that links then name.
+func (g *gateway) listen() ([]door, error) {
+	apart := g.cfg.PeopleListen != ""
+	var doors []door
+	for _, d := range []struct {
+		address    *string
+		agentsOnly bool
+	}{{&g.cfg.Listen, apart}, {&g.cfg.PeopleListen, false}} {
+		if *d.address == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", *d.address)
+		if err != nil {
+			for _, open := range doors {
+				err = errors.Join(err, open.ln.Close())
+			}
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		if _, port, _ := net.SplitHostPort(*d.address); port == "0" {
+			*d.address = ln.Addr().String()
+		}
+		doors = append(doors, door{ln: ln, agentsOnly: d.agentsOnly})
+	}
+	return doors, nil
+}
+
+// serve answers at the doors until ctx ends or something of the gateway's own
+// fails, then drains.
+func (g *gateway) serve(ctx context.Context, doors []door) error {
+	everybody, agents, err := g.handlers()
 	if err != nil {
 		return err
 	}
-	srv := api.Hardened(handler, g.log)
-	ln = limitListener(ln, g.cfg.Limits.Connections)
-	if g.cfg.TLS.Cert != "" {
-		// Better now than at each handshake.
-		if _, err := g.certificate(nil); err != nil {
-			return fmt.Errorf("tls: %w", err)
+	slots := make(chan struct{}, g.cfg.Limits.Connections)
+	var servers []*http.Server
+	var listeners []net.Listener
+	for _, d := range doors {
+		handler := everybody
+		if d.agentsOnly {
+			handler = agents
 		}
-		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: g.certificate, NextProtos: []string{"h2", "http/1.1"}})
+		ln, err := g.secured(&boundedListener{Listener: d.ln, slots: slots})
+		if err != nil {
+			return err
+		}
+		servers, listeners = append(servers, api.Hardened(handler, g.log)), append(listeners, ln)
 	}
-	// The loops outlive the listener: what was accepted is brought to its end.
-	loopCtx, endLoops := context.WithCancel(context.WithoutCancel(ctx))
+	// The loops outlive the listeners: what was accepted is brought to its end.
+	loops, endLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLoops()
-	group := new(errgroup.Group)
-	group.Go(func() error { return g.loops(loopCtx) })
-	group.Go(func() error { return g.reloadOnHangup(loopCtx) })
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	running, failed := errgroup.WithContext(ctx)
+	running.Go(func() error { return g.loops(loops) })
+	running.Go(func() error { return g.reloadOnHangup(loops) })
+	for i, srv := range servers {
+		running.Go(func() error {
+			if err := srv.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	<-failed.Done() // the end of ctx, or the first that failed
+	g.stop(servers, endLoops)
+	return running.Wait()
+}
 
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		close(g.draining)
-		g.pages.Close()
-		g.log.Info("stopping: no new calls, waiting for what is sent")
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
-		defer cancel()
+// stop takes no new calls, and waits for what is already sent.
+func (g *gateway) stop(servers []*http.Server, endLoops context.CancelFunc) {
+	g.log.Info("stopping: no new calls, waiting for what is sent")
+	close(g.draining)
+	g.pages.Close()
+	drain, cancel := context.WithTimeout(context.Background(), drainFor)
+	defer cancel()
+	for _, srv := range servers {
 		if srv.Shutdown(drain) != nil {
-			err = srv.Close()
-		}
-		endLoops()
-		if g.executor.Drain(drain) != nil {
-			g.log.Warn("some calls have no answer yet; their operations will be unknown")
+			_ = srv.Close() // its calls had their time
 		}
 	}
 	endLoops()
-	if werr := group.Wait(); werr != nil {
-		err = errors.Join(err, werr)
+	if g.executor.Drain(drain) != nil {
+		g.log.Warn("some calls have no answer yet; their operations will be unknown")
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+}
+
+// secured puts TLS over a listener where the configuration has it.
+func (g *gateway) secured(ln net.Listener) (net.Listener, error) {
+	if g.cfg.TLS.Cert == "" {
+		return ln, nil
 	}
-	return err
+	// Better now than at each handshake.
+	if _, err := g.certificate(nil); err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: g.certificate, NextProtos: []string{"h2", "http/1.1"}}), nil
 }
 
 // reloadOnHangup reads the manifests again at SIGHUP.
@@ -139,11 +193,7 @@ func (g *gateway) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c, err
 }
 
-// limitListener bounds the connections that are open at once.
-func limitListener(ln net.Listener, n int) net.Listener {
-	return &boundedListener{Listener: ln, slots: make(chan struct{}, n)}
-}
-
+// boundedListener bounds the connections that are open at once, over all doors.
 type boundedListener struct {
 	net.Listener
 	slots chan struct{}

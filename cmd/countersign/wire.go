@@ -135,7 +135,7 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 		EvidenceBoundary: g.env.boundary, OnCommit: g.env.onCommit,
 	})
 	g.approvals = approvals.New(approvals.Config{Ledger: g.ledger, Person: person})
-	return g.loadTools(ctx)
+	return nil
 }
 
 // revoke puts an agent on the guard row, so that what waits for it is not sent.

@@ -18,8 +18,9 @@ import (
 	"countersign/web"
 )
 
-// handler joins the API and the page on one listener.
-func (g *gateway) handler() (http.Handler, error) {
+// handlers join the API and the page for everybody, and give the API alone for
+// a door that only agents use: there no session of an operator counts.
+func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 	public := g.cfg.publicURL()
 	var pages *web.Pages
 	var server *api.Server
@@ -36,7 +37,6 @@ func (g *gateway) handler() (http.Handler, error) {
 		},
 	})
 	hosts := g.hosts(public)
-	var err error
 	server, err = api.New(api.Config{
 		ReferenceScript: web.AssetURL(referenceAsset),
 		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
@@ -45,7 +45,7 @@ func (g *gateway) handler() (http.Handler, error) {
 		Draining: g.draining, Now: g.env.now, Log: g.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pages, err = web.New(web.Config{
 		Approvals: g.approvals, Ledger: g.ledger, Identity: g.identity, Sessions: sessions, Registry: g.registry,
@@ -53,17 +53,22 @@ func (g *gateway) handler() (http.Handler, error) {
 		Address: clientAddress, Now: g.env.now, Logger: g.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g.pages = pages
 	page := knownHost(hosts, pages.Handler())
-	return g.clientIP()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	everybody = g.clientIP()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {
 			server.ServeHTTP(w, r)
 			return
 		}
 		page.ServeHTTP(w, r)
-	})), nil
+	}))
+	agents = g.clientIP()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Cookie")
+		server.ServeHTTP(w, r)
+	}))
+	return everybody, agents, nil
 }
 
 const referenceAsset = "vendor/scalar-api-reference-1.72.1.standalone.js"

@@ -318,3 +318,25 @@ func TestCut_SentOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestServe_TwoDoors: with a door for people, the other one has no page and
+// takes no session.
+func TestServe_TwoDoors(t *testing.T) {
+	o := newOutside(t)
+	d := deploy(t, o, touchManifest)
+	people := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	text, err := os.ReadFile(filepath.Join(d.dir, "countersign.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "countersign.yaml"), append(text, []byte("people_listen: "+people+"\n")...), 0o600))
+	d.serve()
+	status := func(base, path string) int {
+		resp, err := http.Get(base + path)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	require.Equal(t, http.StatusOK, status("http://"+people, "/sign-in"))
+	require.Equal(t, http.StatusNotFound, status(d.agent.url, "/sign-in"))
+	require.Equal(t, http.StatusUnauthorized, status(d.agent.url, "/v1/approvals"))
+	require.NotEmpty(t, d.agent.preview(t, "touch_thing", map[string]any{"id": "a1"}))
+}
