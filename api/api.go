@@ -12,7 +12,6 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
-	"countersign"
 	"countersign/approvals"
 	"countersign/commit"
 	"countersign/identity"
@@ -83,7 +82,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, hosts: map[string]bool{}, rates: newRates(cfg.RatePerMinute, cfg.Burst), sockets: sockets{Now: time.Now}}
 	var err error
-	if s.contract, err = readContract(countersign.OpenAPI); err != nil {
+	if s.contract, err = theContract(); err != nil {
 		return nil, fmt.Errorf("reading the contract: %w", err)
 	}
 	if s.reference, err = newReference(cfg.ReferenceScript); err != nil {
@@ -141,7 +140,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.Se
 
 // SessionError answers a request whose session can't be read or stored. It is
 // meant for identity.SessionsConfig, for the paths that Serves names.
-func (s *Server) SessionError(w http.ResponseWriter, r *http.Request, err error) { s.refuse(w, r, err) }
+func (s *Server) SessionError(w http.ResponseWriter, r *http.Request, err error) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, err) })
+	if _, ok := r.Context().Value(exchangeKey{}).(*exchange); !ok {
+		// The session was asked for before the request came here.
+		s.exchange(answer).ServeHTTP(w, r)
+		return
+	}
+	answer(w, r)
+}
 
 // Serves reports whether a path belongs to the API, for who serves the page
 // beside it.

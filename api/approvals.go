@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"countersign/approvals"
+	"countersign/fault"
 	"countersign/ledger"
 )
 
@@ -73,7 +74,7 @@ func (h handlers) DecideApproval(ctx context.Context, r DecideApprovalRequestObj
 		return nil, err
 	}
 	a, err := h.card(ctx, op)
-	return DecideApproval200JSONResponse(a), err
+	return DecideApproval200JSONResponse(a), readBack(err)
 }
 
 func (h handlers) ReopenApproval(ctx context.Context, r ReopenApprovalRequestObject) (ReopenApprovalResponseObject, error) {
@@ -86,7 +87,7 @@ func (h handlers) ReopenApproval(ctx context.Context, r ReopenApprovalRequestObj
 		return nil, err
 	}
 	a, err := h.card(ctx, op)
-	return ReopenApproval200JSONResponse(a), err
+	return ReopenApproval200JSONResponse(a), readBack(err)
 }
 
 // card is everything that a decision is about.
@@ -126,7 +127,7 @@ func (h handlers) card(ctx context.Context, op ledger.Operation) (Approval, erro
 
 // asApproval names what is missing as the caller asked for it.
 func asApproval(err error) error {
-	if isNotFound(err) {
+	if fault.Is(err, fault.OperationNotFound) {
 		return approvalNotFound()
 	}
 	return err

@@ -169,7 +169,7 @@ var (
 var beside = []string{"404 not_found", "404 tool_not_found", "404 operation_not_found", "404 approval_not_found", "405 method_not_allowed", "421 host_not_allowed"}
 
 // validate holds an answer to the contract.
-func validate(t *testing.T, req *http.Request, a answer) {
+func validate(t testing.TB, req *http.Request, a answer) {
 	t.Helper()
 	code, _ := a.doc["code"].(string)
 	said := fmt.Sprintf("%d %s", a.StatusCode, code)
@@ -204,7 +204,7 @@ func validate(t *testing.T, req *http.Request, a answer) {
 
 func problemSchema() *openapi3.Schema { return contractDoc().Components.Schemas["Problem"].Value }
 
-func plain(t *testing.T, text string) any {
+func plain(t testing.TB, text string) any {
 	t.Helper()
 	var v any
 	require.NoError(t, json.Unmarshal([]byte(text), &v))
@@ -232,6 +232,13 @@ func declared() []string {
 	slices.Sort(all)
 	return all
 }
+
+// isDeclared reports whether the contract knows an answer.
+func isDeclared(operation string, status int, code string) bool {
+	return slices.Contains(declaredOnce(), fmt.Sprintf("%s %d%s", operation, status, code))
+}
+
+var declaredOnce = sync.OnceValue(declared)
 
 // TestMain runs everything and then compares what the contract declares with
 // what was seen. A part of the tests can't be judged like that.
@@ -263,8 +270,12 @@ func compareSeen() error {
 	return errors.Join(errs...)
 }
 
-// wholeRun reports that no test was left out.
+// wholeRun reports that no test was left out, and that this is no fuzzing.
 func wholeRun() bool {
-	f := flag.Lookup("test.run")
-	return f == nil || f.Value.String() == ""
+	for _, name := range []string{"run", "skip", "list", "fuzz"} {
+		if f := flag.Lookup("test." + name); f != nil && f.Value.String() != "" {
+			return false
+		}
+	}
+	return true
 }

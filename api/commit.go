@@ -15,9 +15,6 @@ func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (Co
 	wait := secondsOf(r.Params.Wait, defaultWait)
 	h.patient(ctx, wait)
 	x := of(ctx)
-	// A caller who hangs up must not leave an opened operation without its
-	// dispatch.
-	ctx = context.WithoutCancel(ctx)
 	res, err := h.cfg.Commit.Commit(ctx, commit.Request{
 		Agent: *x.who.agent, Tool: r.Tool, Token: r.Body.CommitToken, Args: argsOf(ctx),
 		RequestID: x.requestID, Wait: wait,

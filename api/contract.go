@@ -8,10 +8,12 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v5"
 
+	"countersign"
 	"countersign/fault"
 )
 
@@ -89,6 +91,10 @@ type (
 )
 
 const documentURL = "urn:countersign:openapi"
+
+// theContract is the contract that this program serves, read once: it never
+// changes.
+var theContract = sync.OnceValues(func() (*contract, error) { return readContract(countersign.OpenAPI) })
 
 // readContract parses openapi.yaml and compiles the schemas in it.
 func readContract(text []byte) (*contract, error) {

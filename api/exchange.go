@@ -188,5 +188,3 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	s.refuse(w, r, fault.New(fault.MethodNotAllowed, "%s is not possible here.", r.Method))
 }
-
-func isNotFound(err error) bool { return fault.Is(err, fault.OperationNotFound) }

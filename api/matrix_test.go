@@ -272,6 +272,9 @@ func TestAddresses_Methods(t *testing.T) {
 			require.Empty(t, a.Header.Get("Access-Control-Allow-Origin"))
 		}
 	}
+	head := r.do(call{method: http.MethodHead, path: "/v1/tools", key: r.clerk})
+	require.Equal(t, 200, head.StatusCode)
+	require.Equal(t, 401, r.do(call{method: http.MethodHead, path: "/v1/tools"}).StatusCode)
 	a := r.want(get("/v1/tools/hold_order/commit", r.clerk), 405, "method_not_allowed")
 	require.Equal(t, "POST", a.Header.Get("Allow"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 
+	"countersign/fault"
 	"countersign/ledger"
 )
 
@@ -84,7 +85,7 @@ func (h handlers) CancelOperation(ctx context.Context, r CancelOperationRequestO
 		return nil, err
 	}
 	o, err := h.operation(ctx, op)
-	return CancelOperation200JSONResponse(o), err
+	return CancelOperation200JSONResponse(o), readBack(err)
 }
 
 func (h handlers) ResolveOperation(ctx context.Context, r ResolveOperationRequestObject) (ResolveOperationResponseObject, error) {
@@ -99,5 +100,14 @@ func (h handlers) ResolveOperation(ctx context.Context, r ResolveOperationReques
 		return nil, err
 	}
 	o, err := h.operation(ctx, op)
-	return ResolveOperation200JSONResponse(o), err
+	return ResolveOperation200JSONResponse(o), readBack(err)
+}
+
+// readBack is the refusal of a request that was carried out and whose result
+// can't be read: "nothing was changed" would not be true.
+func readBack(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Wrap(err, fault.OutcomeUnclear, "It was written, but what stands now could not be read.")
 }

@@ -34,7 +34,7 @@ import (
 // rig is a whole gateway in one process: the API over real services, SQLite in a
 // temporary folder, and the Acme shop as the outside world.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	clock   *clock
 	shop    *shop.Shop
 	outside *outside
@@ -76,7 +76,7 @@ type options struct {
 }
 
 // newRig starts a gateway.
-func newRig(t *testing.T, change ...func(*options)) *rig {
+func newRig(t testing.TB, change ...func(*options)) *rig {
 	t.Helper()
 	o := options{ratePerMinute: 1_000_000, burst: 1_000_000, readBudget: 5 * time.Second}
 	for _, c := range change {
@@ -172,7 +172,7 @@ func (r *rig) loadTools(o options) {
 		require.NoError(t, err)
 		return tool
 	}
-	r.registry = tools.NewRegistry(func(context.Context, string) (*tools.Tool, error) { return nil, tools.ErrUpstreamGone })
+	r.newRegistry()
 	all := map[string]string{}
 	for _, dir := range []string{"../examples/shop", "testdata/tools"} {
 		files, err := filepath.Glob(dir + "/*.yaml")
@@ -188,6 +188,20 @@ func (r *rig) loadTools(o options) {
 	r.manifests, err = tools.Load(paths...)
 	require.NoError(t, err)
 	r.inForce(func(*tools.Tool) bool { return true })
+}
+
+func (r *rig) newRegistry() {
+	r.registry = tools.NewRegistry(func(context.Context, string) (*tools.Tool, error) { return nil, tools.ErrUpstreamGone })
+}
+
+// forgetTools starts the API on a registry that knows no tool, as after a restart
+// without the upstream.
+func (r *rig) forgetTools() {
+	r.newRegistry()
+	r.config.Registry = r.registry
+	server, err := api.New(r.config)
+	require.NoError(r.t, err)
+	*r.api = *server
 }
 
 // inForce sets which tools are in force, as a reload does.
@@ -330,6 +344,8 @@ type faultyStore struct {
 	// be lost, for good.
 	reads, writes error
 	lost          bool
+	// plans makes reads of plans fail.
+	plans error
 	// looked counts reads of single operations.
 	looked int
 }
@@ -385,6 +401,18 @@ func (f *faultyStore) Operation(ctx context.Context, tenant, id string) (ledger.
 	}
 	return f.DB.Operation(ctx, tenant, id)
 }
+
+func (f *faultyStore) Plan(ctx context.Context, tenant, operation string, round int) (tools.Plan, error) {
+	f.mu.Lock()
+	err := f.plans
+	f.mu.Unlock()
+	if err != nil {
+		return tools.Plan{}, err
+	}
+	return f.DB.Plan(ctx, tenant, operation, round)
+}
+
+func (f *faultyStore) losePlans(err error) { f.mu.Lock(); defer f.mu.Unlock(); f.plans = err }
 
 func (f *faultyStore) AgentByKey(ctx context.Context, key string) (identity.Agent, error) {
 	if err := f.read(); err != nil {

@@ -97,4 +97,3 @@ func asks(rules []tools.ApprovalRule) ToolApproval {
 		return ToolApprovalSometimes
 	}
 }
-
