@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -63,6 +64,10 @@ func limitBody(next http.Handler) http.Handler {
 // address, where they would be logged.
 func readForm(r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return fault.Wrap(err, fault.BodyTooLarge, "The form holds more than %d bytes. Nothing was changed.", maxForm)
+		}
 		return fault.Wrap(err, fault.MalformedRequest, "The form could not be read. Nothing was changed.")
 	}
 	return nil

@@ -85,6 +85,7 @@ func newStage(t *testing.T) *stage {
 	}
 	s.doors(t)
 	s.empty(t)
+	s.hostile(t)
 	return s
 }
 
@@ -243,6 +244,21 @@ func (s *stage) empty(t *testing.T) {
 		story{name: "approvals-empty-demo", by: "demo", path: "/approvals", status: http.StatusOK, rig: demo},
 		story{name: "approvals-empty", by: "fresh", path: "/approvals", status: http.StatusOK, rig: fresh},
 		story{name: "ledger-empty", by: "fresh", path: "/operations", status: http.StatusOK, rig: fresh},
+	)
+}
+
+// hostile is a gateway whose agent writes to deceive.
+func (s *stage) hostile(t *testing.T) {
+	r := newRig(t, echo(hostile["bidi"]+" "+hostile["homoglyphs"]+" "+hostile["marks"]))
+	words := map[string]any{}
+	for name, said := range hostile {
+		words[name] = said
+	}
+	op := r.ask(r.agent, "echo_words", words)
+	s.as["deceived"] = r.as("mara", "support")
+	s.stories = append(s.stories,
+		story{name: "operation-hostile", by: "deceived", path: "/operations/" + op.ID, status: http.StatusOK, rig: r},
+		story{name: "approvals-hostile", by: "deceived", path: "/approvals", status: http.StatusOK, rig: r},
 	)
 }
 

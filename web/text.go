@@ -3,6 +3,7 @@ package web
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,7 +39,29 @@ func runs(s string) []run {
 		out = append(out, run{Text: s[at[0]:at[1]], Escape: true})
 		from = at[1]
 	}
-	return append(out, flat(s[from:])...)
+	return folded(append(out, flat(s[from:])...))
+}
+
+// fewAlike is how many equal escapes in a row are drawn one by one.
+const fewAlike = 4
+
+// folded draws a long row of one escape once, with its number: thousands of them
+// would hide the text between.
+func folded(in []run) []run {
+	var out []run
+	for i := 0; i < len(in); {
+		n := 1
+		for i+n < len(in) && in[i].Escape && in[i+n] == in[i] {
+			n++
+		}
+		if n > fewAlike {
+			out = append(out, run{Text: in[i].Text + "×" + groupDigits(strconv.Itoa(n)), Escape: true})
+		} else {
+			out = append(out, in[i:i+n]...)
+		}
+		i += n
+	}
+	return out
 }
 
 // flat takes marks beyond maxMarks off their letter.
