@@ -178,6 +178,11 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 		case errors.Is(err, ledger.ErrMoved):
 			continue
 		case err != nil:
+			// Another commit of this key may have been opened meanwhile, and what it
+			// did may be what stood in the way. What exists is the answer.
+			if op, e := s.cfg.Ledger.Generation(ctx, c.Tenant, c.Tool, c.KeyDigest, c.Generation); e == nil {
+				return s.replay(ctx, r, op, c.ArgsDigest)
+			}
 			return Result{}, err
 		case !opened:
 			return s.replay(ctx, r, op, c.ArgsDigest)

@@ -1,10 +1,13 @@
 package commit_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"countersign/commit"
 	"countersign/fault"
 	"countersign/ledger"
 	"countersign/preview"
@@ -76,5 +79,56 @@ func TestRepeat_RejectedMeanwhile(t *testing.T) {
 			requireCode(t, err, c.want)
 			require.Equal(t, n, r.count())
 		})
+	}
+}
+
+// TestRepeat_OfOneThatHappenedMeanwhile: a commit that was still looking when
+// another of its key was opened and took effect is answered with that operation,
+// whatever the effect made of its own last look.
+func TestRepeat_OfOneThatHappenedMeanwhile(t *testing.T) {
+	ctx := t.Context()
+	for name, look := range map[string]func(r *rig, fake *tooltest.Fake, p tools.Plan) (tools.Guard, error){
+		"drift": func(r *rig, fake *tooltest.Fake, p tools.Plan) (tools.Guard, error) {
+			fake.SetWorld("status", "held")
+			return fake.Guard(ctx, p)
+		},
+		"already done": func(r *rig, fake *tooltest.Fake, p tools.Plan) (tools.Guard, error) {
+			fake.SetDone(&tools.Done{EffectID: fake.Effects()[0].ID})
+			return fake.Guard(ctx, p)
+		},
+		"no answer": func(*rig, *tooltest.Fake, tools.Plan) (tools.Guard, error) {
+			return tools.Guard{}, fault.New(fault.UpstreamTimeout, "no answer")
+		},
+		"frozen and looked again": func(r *rig, fake *tooltest.Fake, p tools.Plan) (tools.Guard, error) {
+			_, err := r.ledger.Freeze(ctx, tenant, "", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+			require.NoError(r.t, err)
+			return fake.Guard(ctx, p)
+		},
+	} {
+		for _, oneToken := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, one token %v", name, oneToken), func(t *testing.T) {
+				hold := tooltest.FakeTool("hold_order")
+				fake := tooltest.FakeOf(hold)
+				fake.SetWorld("status", "open")
+				r := newRig(t, hold)
+				mine := r.preview(agent, "hold_order", args("ord_1")).Token
+				theirs := mine
+				if !oneToken {
+					theirs = r.preview(agent, "hold_order", args("ord_1")).Token
+				}
+				var first commit.Result
+				hold.Connector = hooked{Connector: fake, guard: func(ctx context.Context, p tools.Plan) (tools.Guard, error) {
+					hold.Connector = fake
+					first = r.mustCommit(agent, "hold_order", theirs)
+					return look(r, fake, p)
+				}}
+				res, err := r.commit(agent, "hold_order", mine)
+				require.NoError(t, err)
+				require.False(t, first.Replayed)
+				require.True(t, res.Replayed)
+				require.Equal(t, first.Operation.ID, res.Operation.ID)
+				require.Len(t, fake.Requests(), 1)
+			})
+		}
 	}
 }
