@@ -132,3 +132,27 @@ func TestRepeat_OfOneThatHappenedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeat_PreviewOfOneThatHappenedMeanwhile: a preview that the tool refuses,
+// since another commit of its key has just done it, is answered with that
+// operation.
+func TestRepeat_PreviewOfOneThatHappenedMeanwhile(t *testing.T) {
+	hold := tooltest.FakeTool("hold_order")
+	fake := tooltest.FakeOf(hold)
+	r := newRig(t, hold)
+	token := r.preview(agent, "hold_order", args("ord_1")).Token
+	var first commit.Result
+	hold.Connector = hooked{Connector: fake, preview: func(*tools.Plan) error {
+		hold.Connector = fake
+		first = r.mustCommit(agent, "hold_order", token)
+		return fault.New(fault.ToolRefused, "It is held already.")
+	}}
+	res, err := r.previews.Preview(t.Context(), previewRequest("hold_order", "ord_1"))
+	require.NoError(t, err)
+	require.Empty(t, res.Token)
+	require.Equal(t, first.Operation.ID, res.Operation.ID)
+
+	hold.Connector = hooked{Connector: fake, preview: func(*tools.Plan) error { return fault.New(fault.ToolRefused, "No.") }}
+	_, err = r.previews.Preview(t.Context(), previewRequest("hold_order", "ord_2"))
+	requireCode(t, err, fault.ToolRefused)
+}

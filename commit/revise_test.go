@@ -27,7 +27,10 @@ func TestRevise_TargetMoved(t *testing.T) {
 	fake.SetWorld("refunded", 0)
 	r := newRig(t, tool)
 	op := drifted(r, fake)
-	tool.Connector = hooked{Connector: fake, preview: func(p *tools.Plan) { p.Target += "/elsewhere" }}
+	tool.Connector = hooked{Connector: fake, preview: func(p *tools.Plan) error {
+		p.Target += "/elsewhere"
+		return nil
+	}}
 	r.work()
 	got := r.op(op.ID)
 	require.Equal(t, ledger.Expired, got.State)

@@ -269,7 +269,7 @@ func previewRequest(tool, order string) preview.Request {
 type hooked struct {
 	tools.Connector
 	guard   func(context.Context, tools.Plan) (tools.Guard, error)
-	preview func(*tools.Plan)
+	preview func(*tools.Plan) error
 }
 
 func (h hooked) Guard(ctx context.Context, p tools.Plan) (tools.Guard, error) {
@@ -282,7 +282,7 @@ func (h hooked) Guard(ctx context.Context, p tools.Plan) (tools.Guard, error) {
 func (h hooked) Preview(ctx context.Context, c tools.Call) (tools.Plan, error) {
 	p, err := h.Connector.Preview(ctx, c)
 	if h.preview != nil && err == nil {
-		h.preview(&p)
+		err = h.preview(&p)
 	}
 	return p, err
 }

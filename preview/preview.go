@@ -162,6 +162,11 @@ func (s *Service) Preview(ctx context.Context, r Request) (Result, error) {
 		Upstream: s.cfg.Ledger.UpstreamKey(agent.Tenant, t.Name, key, standing.Generation),
 	}})
 	if err != nil {
+		// A commit of this key may have been opened meanwhile, and what it did may be
+		// what is refused here. What exists is the answer.
+		if standing, head, e := s.standing(ctx, r, t.Name, key, argsDigest); e == nil && standing.Advice == ledger.AdviceReplay {
+			return Result{Operation: &head.Operation}, nil
+		}
 		return Result{}, err
 	}
 	plan.Warnings = append(plan.Warnings, warnings...)
