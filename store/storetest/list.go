@@ -82,8 +82,7 @@ var listCases = []testCase{
 		}
 	}},
 	{"50 when nothing is asked, never more than 200", func(w *world) {
-		var errs []error
-		errs = together(8, func(int) error {
+		errs := together(8, func(int) error {
 			for range 26 {
 				p := w.preview(acme, w.id("k"), 1)
 				if err := w.Store.PutPreview(w.ctx, p); err != nil {
