@@ -24,9 +24,10 @@ type run struct {
 // escapes in the text.
 var escapes = regexp.MustCompile(`⟨(?:U\+[0-9A-F]{4,6}|0x[0-9A-F]{2})⟩`)
 
-// maxMarks is how many marks may stand on one letter. Real writing has up to
-// four; more of them cover the lines above and below.
-const maxMarks = 4
+// maxMarks is how many marks may stand on one letter. Real writing seldom has more;
+// a tower of them covers the lines above and below. Enclosing marks, which cover
+// their neighbours, are never drawn.
+const maxMarks = 3
 
 // runs splits text for drawing: what can't be seen, and marks beyond maxMarks,
 // become visible escapes (S44).
@@ -76,7 +77,7 @@ func flat(s string) []run {
 			marks = 0
 			continue
 		}
-		if marks++; marks <= maxMarks {
+		if marks++; marks <= maxMarks && unicode.Is(unicode.Mn, c) {
 			continue
 		}
 		if i > from {
