@@ -179,6 +179,37 @@ func TestGateway_OneRecordOfMany(t *testing.T) {
 	require.Len(t, g.sent(), 1)
 }
 
+// A commit that reads its guards while another of the same token takes effect
+// sees a changed world. The change is the operation's own: the answer is that
+// operation, not that the preview is stale.
+func TestGateway_OvertakenByItsOwnEffect(t *testing.T) {
+	g := newGateway(t)
+	p := g.preview("create_customer", bo)
+	var winner commit.Result
+	var err error
+	g.gate.beforeNextRead(func() { winner, err = g.commit("create_customer", p.Token) })
+	late := g.mustCommit("create_customer", p.Token)
+	require.NoError(t, err)
+	require.False(t, winner.Replayed)
+	require.True(t, late.Replayed)
+	require.Equal(t, winner.Operation.ID, late.Operation.ID)
+	require.Len(t, g.server.customers(), 1)
+}
+
+// A preview that reads while an operation of its key takes effect is answered
+// with that operation, not refused for what the operation itself has done.
+func TestGateway_PreviewOvertakenByItsOwnEffect(t *testing.T) {
+	g := newGateway(t)
+	p := g.preview("create_customer", bo)
+	var winner commit.Result
+	var err error
+	g.gate.beforeNextRead(func() { winner, err = g.commit("create_customer", p.Token) })
+	late := g.preview("create_customer", bo)
+	require.NoError(t, err)
+	require.Empty(t, late.Token)
+	require.Equal(t, winner.Operation.ID, late.Operation.ID)
+}
+
 // A lost reply stays unknown and nothing is sent again; the lookup that will
 // settle it finds the record.
 func TestGateway_ReplyLost(t *testing.T) {
