@@ -119,7 +119,11 @@ func (g *gateway) serve(ctx context.Context, doors []door) error {
 	loops, endLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLoops()
 	running, failed := errgroup.WithContext(ctx)
-	running.Go(func() error { return g.loops(loops) })
+	ended := make(chan struct{})
+	running.Go(func() error {
+		defer close(ended)
+		return g.loops(loops)
+	})
 	running.Go(func() error { return g.reloadOnHangup(loops) })
 	for i, srv := range servers {
 		running.Go(func() error {
@@ -130,12 +134,15 @@ func (g *gateway) serve(ctx context.Context, doors []door) error {
 		})
 	}
 	<-failed.Done() // the end of ctx, or the first that failed
-	g.stop(servers, endLoops)
+	g.stop(servers, func() {
+		endLoops()
+		<-ended // they start nothing more
+	})
 	return running.Wait()
 }
 
 // stop takes no new calls, and waits for what is already sent.
-func (g *gateway) stop(servers []*http.Server, endLoops context.CancelFunc) {
+func (g *gateway) stop(servers []*http.Server, endLoops func()) {
 	g.log.Info("stopping: no new calls, waiting for what is sent")
 	close(g.draining)
 	g.pages.Close()

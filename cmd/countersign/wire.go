@@ -160,11 +160,16 @@ func (g *gateway) loadTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := g.registry.Set(list); err != nil {
+	versions := make(map[string]string, len(list))
+	for _, t := range list {
+		versions[t.Name] = t.Version
+	}
+	// The guard row first: if it can't be written, the old tools really stay in
+	// force. In between, what evaluated the old ones does not commit.
+	if _, _, err := g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) { row.Tools = versions }); err != nil {
 		return err
 	}
-	_, _, err = g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) { row.Tools = g.registry.Versions() })
-	return err
+	return g.registry.Set(list)
 }
 
 // secretFile reads 32 random bytes, or makes them (0600). They key the digests
