@@ -69,8 +69,12 @@ func actions(c approvals.Card, me identity.Operator, v *operationPage) actionsVi
 		Resolve: slices.Contains(c.Verbs, ledger.VerbResolve),
 		Reopen:  slices.Contains(c.Verbs, ledger.VerbReopen) && !op.Reopened && op.Agent.Owner != me.ID,
 	}
-	if op.State == ledger.AwaitingApproval && v.Rule.Over {
+	switch {
+	case op.State != ledger.AwaitingApproval:
+	case v.Rule.Over:
 		a.WhyNot = "The time to decide is over. Nothing is sent."
+	case c.Decided != nil:
+		a.WhyNot = "You said yes. " + stillNeeded(c)
 	}
 	a.Mark = markOf(a, c)
 	a.Checks = checks(op, v)
@@ -232,9 +236,9 @@ func doneNotice(done string, c approvals.Card, evidence []ledger.Evidence, me id
 	own := func(v ledger.Verb) bool { return c.Decided != nil && c.Decided.Verb == v }
 	switch {
 	case done == "approve" && own(ledger.VerbApprove):
-		return &notice{Text: "Approved by you. " + afterApproval(c)}
+		return &notice{Text: "Approved by you. " + afterApproval(c), Onward: true}
 	case done == "reject" && own(ledger.VerbReject) && op.State == ledger.Rejected:
-		return &notice{Text: "Rejected by you. Nothing was sent, and the agent reads your reason."}
+		return &notice{Text: "Rejected by you. Nothing was sent, and the agent reads your reason.", Onward: true}
 	case done == "cancel" && op.State == ledger.Cancelled:
 		return &notice{Text: "Cancelled. Nothing was sent."}
 	case done == "reopen" && op.Reopened:

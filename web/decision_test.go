@@ -154,7 +154,7 @@ func TestDecision_Quorum(t *testing.T) {
 	after := mara.follow(mara.send(f, "checked", "yes"))
 	require.Contains(t, after.notice(t), "One more must say yes")
 	require.Contains(t, after.one(t, "facts"), "1 of 2")
-	require.Contains(t, after.one(t, "press"), "You have already decided on this.")
+	require.Contains(t, after.one(t, "press"), "You said yes. One more must say yes")
 	require.False(t, after.hasForm(t, decision(op.ID), "approve"))
 
 	// A second click, from a tab that was left open.

@@ -24,6 +24,9 @@ const (
 	streamTail = 10 * time.Second
 	// streamWrite bounds one write to a client that does not read.
 	streamWrite = 10 * time.Second
+	// streamsEach is how many streams one person may hold open. A page closes its
+	// own when it is not seen.
+	streamsEach = 32
 )
 
 // events streams a small "changed" whenever a page would look different now. The
@@ -32,6 +35,13 @@ const (
 // the connection was away.
 func (p *Pages) events(w http.ResponseWriter, r *http.Request) {
 	ctx, me := r.Context(), person(r.Context())
+	if !p.enter(me.ID) {
+		e := fault.New(fault.RateLimited, "Too many pages of yours are open at the same time.")
+		e.RetryAfter = streamPoll
+		p.problem(w, r, e)
+		return
+	}
+	defer p.leave(me.ID)
 	look, wake, stop := p.watch(ctx, r, me)
 	defer stop()
 	last := r.Header.Get("Last-Event-ID")
@@ -92,6 +102,25 @@ func (p *Pages) events(w http.ResponseWriter, r *http.Request) {
 		if next, err := look(); err == nil {
 			mark = next
 		}
+	}
+}
+
+// enter counts one more stream of a person, if there may be one.
+func (p *Pages) enter(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams[id] >= streamsEach {
+		return false
+	}
+	p.streams[id]++
+	return true
+}
+
+func (p *Pages) leave(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams[id]--; p.streams[id] == 0 {
+		delete(p.streams, id)
 	}
 }
 

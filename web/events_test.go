@@ -132,6 +132,26 @@ func TestEvents_End(t *testing.T) {
 	require.Equal(t, 200, mara.get("/approvals").Status)
 }
 
+// One person's streams are bounded; another's are not touched by that.
+func TestEvents_Bounded(t *testing.T) {
+	r := newRig(t)
+	mara, tomas := r.as("mara"), r.as("tomas")
+	var open []*stream
+	for range 32 {
+		open = append(open, mara.stream(t, "/events?queue=1"))
+	}
+	got := mara.get("/events?queue=1")
+	require.Equal(t, 429, got.Status)
+	require.NotEmpty(t, got.Header.Get("Retry-After"))
+	tomas.stream(t, "/events?queue=1")
+	r.pages.Close()
+	for _, s := range open {
+		for s.next() != "" { // to the end
+		}
+	}
+	require.Equal(t, 200, mara.get("/approvals").Status)
+}
+
 func TestEvents_NotThere(t *testing.T) {
 	r := newRig(t)
 	mara := r.as("mara")

@@ -133,6 +133,8 @@ type frame struct {
 type notice struct {
 	Bad  bool
 	Text string
+	// Onward leads back to the queue, after a decision.
+	Onward bool
 }
 
 // frame starts a page for whoever is signed in.

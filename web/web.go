@@ -70,6 +70,10 @@ type Pages struct {
 
 	closing chan struct{}
 	closed  sync.Once
+
+	mu sync.Mutex
+	// streams counts the open streams of each person.
+	streams map[string]int
 }
 
 // New parses all templates, so that a broken one is found at the start.
@@ -93,7 +97,7 @@ func New(cfg Config) (*Pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{cfg: cfg, views: views, closing: make(chan struct{})}
+	p := &Pages{cfg: cfg, views: views, closing: make(chan struct{}), streams: map[string]int{}}
 	if p.origin, err = crossOrigin(cfg.PublicURL); err != nil {
 		return nil, err
 	}
