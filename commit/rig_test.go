@@ -29,12 +29,13 @@ import (
 // rig is a gateway's services in one process: real SQLite, real tokens, fake
 // tools.
 type rig struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	clock     *clock
 	db        *sqlstore.DB
 	ledger    *ledger.Ledger
 	keys      *tokens.KeySet
+	signer    *tokens.Signer
 	registry  *tools.Registry
 	executor  *commit.Executor
 	previews  *preview.Service
@@ -81,7 +82,7 @@ func operator(id string, groups ...string) identity.Operator {
 }
 
 // newRig starts a rig with the tools in force.
-func newRig(t *testing.T, list ...*tools.Tool) *rig {
+func newRig(t testing.TB, list ...*tools.Tool) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, dir: t.TempDir(), clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
@@ -122,11 +123,11 @@ func (r *rig) start() {
 	require.NoError(t, err)
 	r.keys, err = tokens.LoadOrCreate(filepath.Join(r.dir, "keys.json"), r.clock.Now(), tokens.KeyOptions{})
 	require.NoError(t, err)
-	signer, err := tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now})
+	r.signer, err = tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now})
 	require.NoError(t, err)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: r.person, Owner: "test"})
-	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: signer})
-	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: signer, Executor: r.executor})
+	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: r.signer})
+	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: r.signer, Executor: r.executor})
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: r.person})
 	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
 	r.inForce()
@@ -244,7 +245,7 @@ func (r *rig) verbs(id string) []ledger.Verb {
 }
 
 // requireCode wants a refusal with the code.
-func requireCode(t *testing.T, err error, code fault.Code) *fault.Error {
+func requireCode(t testing.TB, err error, code fault.Code) *fault.Error {
 	t.Helper()
 	require.Error(t, err)
 	var e *fault.Error

@@ -181,6 +181,7 @@ func (d *deployment) settled(token string) map[string]any {
 // it again: 0 or 1 effects, never 2, never "failed"; the repeat of the commit
 // says what is known (R149, R150; matrix row 9).
 func TestCrash_Kill9(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		point   string
 		prepare func(*outside)
@@ -192,6 +193,7 @@ func TestCrash_Kill9(t *testing.T) {
 		"after the reply":  {point: "reply", prepare: func(*outside) {}, effects: 1, states: []string{"unknown", "succeeded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := newOutside(t)
 			d := deploy(t, o, touchManifest)
 			p := d.serve()
@@ -288,6 +290,7 @@ func TestServe_TLS(t *testing.T) {
 // more is sent for twice lease plus poll (matrix rows 2 and 36; Go's transport
 // would repeat a keyed request on a dead connection by itself).
 func TestCut_SentOnce(t *testing.T) {
+	t.Parallel()
 	for name, manifest := range map[string]string{
 		"fresh connection":      touchManifest,
 		"kept-alive connection": strings.Replace(touchManifest, "  json: {}\n", "  json: {}\n  honours_key: {header: Idempotency-Key, retention: 24h}\n", 1),
