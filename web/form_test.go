@@ -74,9 +74,6 @@ func (p page) one(t testing.TB, name string) string {
 	return content(found[0])
 }
 
-// has reports whether the page has an element of a class.
-func (p page) has(t testing.TB, name string) bool { return len(find(p.tree(t), byClass(name))) > 0 }
-
 // notice is the message of the page, empty when there is none.
 func (p page) notice(t testing.TB) string {
 	t.Helper()

@@ -165,7 +165,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		frame: p.frame(r, "approvals", op.Tool+" · "+op.ID), ID: op.ID, Tool: op.Tool,
 		Headline: d.text("text", d.hide(plan.Headline)), Standing: standingOf(card, frozen, events),
 		Drill: op.EvidenceBoundary == "drill", Unloaded: spec == nil,
-		Heads: headsOf(op.State), Undo: undoView{Reversible: op.Reversible, Nothing: op.State.Void(), Text: d.hide(plan.UndoText)},
+		Heads: headsOf(op), Undo: undoView{Reversible: op.Reversible, Nothing: op.State.Void(), Text: d.hide(plan.UndoText)},
 		Totals: totalsOf(plan.Effects), Effects: d.effects(plan.Effects),
 		Who: p.who(ctx, me, op), Rule: p.rule(card, me), Duplicates: p.duplicates(card.Duplicates),
 		Sent: sent(d, op, plan, redacted), Timeline: p.timeline(me, card, events),

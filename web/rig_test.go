@@ -236,9 +236,9 @@ func (r *rig) operator(name string, groups ...string) identity.Operator {
 	if o, ok := r.people[name]; ok {
 		return o
 	}
-	o, code, err := r.identity.CreateOperator(context.Background(), tenant, name, groups)
+	_, code, err := r.identity.CreateOperator(context.Background(), tenant, name, groups)
 	require.NoError(r.t, err)
-	o, err = r.identity.CompleteSetup(context.Background(), code, password)
+	o, err := r.identity.CompleteSetup(context.Background(), code, password)
 	require.NoError(r.t, err)
 	r.people[name] = o
 	return o

@@ -216,8 +216,10 @@ func (s *stage) play(t *testing.T, label *tools.Tool) {
 	s.page("tool-letter", "mara", "/tools/send_letter", http.StatusOK)
 	s.page("tool-read", "mara", "/tools/get_order", http.StatusOK)
 	s.page("problem-not-found", "mara", "/operations/op_00000000000000000000000000", http.StatusNotFound)
-	s.stories = append(s.stories, story{name: "problem-cross-site", by: "mara", path: "/operations/" + waiting.ID + "/decision",
-		form: []string{"decision", "approve"}, site: "cross-site", status: http.StatusForbidden, rig: s.rig})
+	s.stories = append(s.stories, story{
+		name: "problem-cross-site", by: "mara", path: "/operations/" + waiting.ID + "/decision",
+		form: []string{"decision", "approve"}, site: "cross-site", status: http.StatusForbidden, rig: s.rig,
+	})
 }
 
 // doors are the pages before signing in.

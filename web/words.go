@@ -130,8 +130,11 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing
 // have, or never will.
 type heads struct{ Effects, Rule, Sent string }
 
-func headsOf(s ledger.State) heads {
+func headsOf(op ledger.Operation) heads {
+	s := op.State
 	switch {
+	case s.Void() && op.Touched():
+		return heads{"What would have changed", "Who had to say yes", "Exactly what was sent, and refused"}
 	case s.Void():
 		return heads{"What would have changed", "Who had to say yes", "Exactly what would have been sent"}
 	case s.Effective():
