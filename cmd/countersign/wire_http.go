@@ -38,7 +38,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 	})
 	hosts := g.hosts(public)
 	server, err = api.New(api.Config{
-		ReferenceScript: web.AssetURL(referenceAsset),
+		ReferenceScript: web.AssetURL(web.ReferenceScript),
 		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
 		Identity: g.identity, Sessions: sessions, Keys: g.keys, Hosts: hosts, PublicURL: public,
 		RatePerMinute: 60 * g.cfg.Limits.AgentRequests, Burst: 4 * g.cfg.Limits.AgentRequests,
@@ -70,8 +70,6 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 	}))
 	return everybody, agents, nil
 }
-
-const referenceAsset = "vendor/scalar-api-reference-1.72.1.standalone.js"
 
 // hosts are the names that requests may be for (S52): the public one, those of
 // the configuration, and on loopback its names.
