@@ -66,6 +66,9 @@ func (b *safeBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return 
 // what is given.
 func start(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and starts the real program")
+	}
 	bin, err := binary()
 	require.NoError(t, err)
 	p := &process{t: t, cmd: exec.Command(bin, args...), out: &safeBuffer{}, exited: make(chan struct{})}
@@ -143,6 +146,9 @@ func freePort(t *testing.T) int {
 // command runs the program to its end and gives its standard output.
 func command(t *testing.T, dir string, args ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and starts the real program")
+	}
 	bin, err := binary()
 	require.NoError(t, err)
 	cmd := exec.Command(bin, args...)

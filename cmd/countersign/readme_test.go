@@ -44,6 +44,9 @@ func TestReadme_FirstTool(t *testing.T) {
 // the program where `make build` puts it. `make run` and `make test` are left to
 // the demo's tests and to CI itself.
 func TestReadme_Commands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts the real program")
+	}
 	bin, err := binary()
 	require.NoError(t, err)
 	dir := t.TempDir()
