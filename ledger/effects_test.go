@@ -226,3 +226,13 @@ func TestEvidence_OfARunningOperation(t *testing.T) {
 	require.Equal(t, ledger.Succeeded, op.State)
 	require.Equal(t, "e1", op.EffectID)
 }
+
+// TestEvidence_CoversNoLaterAttempt: what a person said of all attempts says
+// nothing of one that was made after it.
+func TestEvidence_CoversNoLaterAttempt(t *testing.T) {
+	op := ledger.Operation{Attempts: []ledger.Attempt{{N: 1}, {N: 2}}}
+	said := ledger.Evidence{ID: "evd_1", Kind: "statement", Verdict: tools.NoEffect, Covers: 1}
+	require.Equal(t, ledger.Unknown, ledger.Judge(ledger.Fold(op, said).Attempts))
+	said.Covers = 2
+	require.Equal(t, ledger.Failed, ledger.Judge(ledger.Fold(op, said).Attempts))
+}

@@ -5,3 +5,6 @@ var (
 	Prove     = prove
 	Concluded = concluded
 )
+
+// Fold gives the operation with everything that the evidence proves.
+func Fold(op Operation, evidence ...Evidence) Operation { return proofs(evidence).fold(op) }

@@ -173,8 +173,11 @@ type Decision struct {
 type Evidence struct {
 	ID        string `json:"id"`
 	Operation string `json:"operation"`
-	Attempt   int    `json:"attempt,omitempty"` // 0: about all attempts
-	Kind      string `json:"kind"`              // response, lookup, statement, adoption
+	Attempt   int    `json:"attempt,omitempty"` // 0: about all attempts that Covers counts
+	// Covers is how many attempts there were when evidence about all of them was
+	// given; it says nothing of a later one. 0 means all there are.
+	Covers int    `json:"covers,omitempty"`
+	Kind   string `json:"kind"` // response, lookup, statement, adoption
 	// Verdict is what it proves.
 	Verdict  tools.Verdict  `json:"verdict"`
 	EffectID string         `json:"effect_id,omitempty"`

@@ -32,7 +32,11 @@ func (p proofs) fold(op Operation) Operation {
 		if e.Verdict == tools.Succeeded && e.EffectID == "" {
 			continue
 		}
-		op.Attempts = prove(op.Attempts, e.Attempt, e.Verdict)
+		about, later := op.Attempts, []Attempt(nil)
+		if e.Covers > 0 && e.Covers < len(about) {
+			about, later = about[:e.Covers], about[e.Covers:]
+		}
+		op.Attempts = append(prove(about, e.Attempt, e.Verdict), later...)
 		if e.Verdict == tools.Succeeded && op.EffectID == "" {
 			op.EffectID, op.Result = e.EffectID, e.Result
 		}
@@ -194,6 +198,7 @@ func (l *Ledger) Resolve(ctx context.Context, tenant, id string, by Actor, s Sta
 		if cur.State != Unknown {
 			return Transition{}, invalidState(cur, VerbResolve)
 		}
+		ev.Covers = len(cur.Attempts)
 		if all, err = l.proofs(ctx, cur, ev); err != nil {
 			return Transition{}, err
 		}
