@@ -138,7 +138,11 @@ func (s *Service) replay(ctx context.Context, r Request, op ledger.Operation, ar
 
 // answer waits for the outcome as long as the caller will, never for people.
 func (s *Service) answer(ctx context.Context, r Request, op ledger.Operation, replayed bool) (Result, error) {
-	settled := func(op ledger.Operation) bool { return op.State != ledger.Running && op.State != ledger.Pending }
+	settled := func(op ledger.Operation) bool {
+		// An unknown outcome is on the people's list a moment later; then the
+		// answer says whom to wait for.
+		return op.State != ledger.Running && op.State != ledger.Pending && (op.State != ledger.Unknown || op.OnList)
+	}
 	if !settled(op) && r.Wait > 0 {
 		waited, err := s.cfg.Ledger.Await(ctx, op.Tenant, op.ID, r.Wait, settled)
 		if err == nil {

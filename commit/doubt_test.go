@@ -113,7 +113,7 @@ func TestDoubt_SlowPastTheLease(t *testing.T) {
 	require.Equal(t, ledger.Succeeded, got.State)
 	require.NotEmpty(t, got.EffectID)
 	require.Len(t, tooltest.FakeOf(hold).Requests(), 1)
-	require.Equal(t, []ledger.Verb{"open", "lose_lease", "resolve"}, r.verbs(op.ID))
+	require.Equal(t, []ledger.Verb{"open", "lose_lease", "hand_over", "resolve"}, r.verbs(op.ID))
 }
 
 // TestDoubt_Contradicted: a person said that nothing happened, and then the

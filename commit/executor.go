@@ -155,7 +155,7 @@ func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Pla
 			"operation", op.ID, "tool", op.Tool, "verdict", outcome.Verdict, "effect_id", outcome.EffectID, "error", err)
 		return
 	}
-	if err := e.HandOver(ctx, op, t); err != nil {
+	if err := e.HandOver(ctx, op); err != nil {
 		e.cfg.Logger.Warn("an unknown outcome was not handed over", "operation", op.ID, "error", err)
 	}
 }
@@ -200,13 +200,13 @@ func (e *Executor) conclude(ctx context.Context, op ledger.Operation, o tools.Ou
 	}
 }
 
-// HandOver puts an unknown operation on the people's list when its tool can't
-// be asked what became of it.
-func (e *Executor) HandOver(ctx context.Context, op ledger.Operation, t *tools.Tool) error {
-	if op.State != ledger.Unknown || op.OnList || t != nil && (t.HonoursKey || t.Consistency != tools.NoLookup) {
+// HandOver puts an unknown operation on the people's list. Whether the upstream
+// could be asked makes no difference yet: nobody asks it but people.
+func (e *Executor) HandOver(ctx context.Context, op ledger.Operation) error {
+	if op.State != ledger.Unknown || op.OnList {
 		return nil
 	}
-	_, err := e.cfg.Ledger.HandOver(ctx, op.Tenant, op.ID, "The upstream can't be asked whether it happened; only a person can find out.")
+	_, err := e.cfg.Ledger.HandOver(ctx, op.Tenant, op.ID, "A person must find out in the outside system whether it happened.")
 	if errors.Is(err, ledger.ErrMoved) {
 		return nil
 	}

@@ -129,7 +129,7 @@ func (r *rig) start() {
 	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: r.signer})
 	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: r.signer, Executor: r.executor})
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: r.person})
-	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
+	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Executor: r.executor, Tenants: []string{tenant}, Owner: "test"})
 	r.inForce()
 }
 

@@ -11,6 +11,7 @@ import (
 	"countersign/commit"
 	"countersign/ledger"
 	"countersign/reconcile"
+	"countersign/tools/tooltest"
 )
 
 // listing is a due list that a test changes, or acts behind.
@@ -26,7 +27,7 @@ func (l listing) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation
 
 func (r *rig) sweeperOver(change func(ledger.DueKind, []ledger.Operation) []ledger.Operation) *reconcile.Sweeper {
 	return reconcile.New(reconcile.Config{
-		Ledger: r.ledger, Store: listing{r.db, change}, Registry: r.registry, Executor: r.executor, Owner: "test",
+		Ledger: r.ledger, Store: listing{r.db, change}, Executor: r.executor, Tenants: []string{tenant}, Owner: "test",
 	})
 }
 
@@ -89,4 +90,28 @@ func TestSweep_OneThatCannotBeMovedStopsNoOther(t *testing.T) {
 	require.Error(t, err, "it is said")
 	require.Equal(t, 1, n)
 	require.Equal(t, ledger.Expired, r.op(op.ID).State)
+}
+
+// TestSweep_DoubtThatACrashKeptOffTheList: between the outcome and the hand-over
+// a process can die; the next sweep gives the doubt to people.
+func TestSweep_DoubtThatACrashKeptOffTheList(t *testing.T) {
+	hold := tooltest.FakeTool("hold_order")
+	r := newRig(t, hold)
+	release := make(chan struct{})
+	tooltest.FakeOf(hold).Script(tooltest.Held(release, tooltest.Succeed()))
+	p := r.preview(agent, "hold_order", args("ord_1"))
+	go func() { _, _ = r.commit(agent, "hold_order", p.Token) }() // its answer is not the point
+	<-tooltest.FakeOf(hold).Arrived()
+	page, err := r.ledger.List(t.Context(), ledger.Filter{Tenant: tenant})
+	require.NoError(t, err)
+	op := page.Operations[0]
+	r.clock.Add(time.Minute)
+	op, err = r.ledger.LoseLease(t.Context(), tenant, op.ID) // and no more: the process died
+	require.NoError(t, err)
+	require.False(t, op.OnList)
+	n, err := r.sweeper.RunOnce(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.True(t, r.op(op.ID).OnList)
+	close(release)
 }

@@ -127,6 +127,8 @@ func unsentBackoff(attempts int) time.Duration { return time.Second << min(attem
 // reasonOf puts an end or a doubt in words.
 func reasonOf(s State, ev Evidence) *Reason {
 	switch {
+	case s == Succeeded && ev.Kind == "statement":
+		return &Reason{Code: "stated_happened", Text: ev.Because}
 	case s == Succeeded:
 		return nil
 	case s == Failed && ev.Kind == "statement":

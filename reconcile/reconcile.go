@@ -3,8 +3,8 @@
 //
 // What lives here: Sweeper, a loop over the ledger's due lists.
 //
-// How it flows: a running operation whose lease is over becomes unknown, and
-// goes to the people's list when its tool can't be asked; a round past its
+// How it flows: a running operation whose lease is over becomes unknown and goes
+// to the people's list; so does one that a crash kept off it; a round past its
 // expiry expires, never approves. Each pass claims softly, so that several
 // gateways may sweep one store.
 //
@@ -22,15 +22,14 @@ import (
 	"countersign/commit"
 	"countersign/fault"
 	"countersign/ledger"
-	"countersign/tools"
 )
 
 // Config is what a Sweeper is made of.
 type Config struct {
 	Ledger   *ledger.Ledger
 	Store    commit.DueStore
-	Registry *tools.Registry
 	Executor *commit.Executor
+	Tenants  []string
 	Owner    string
 	// Poll is the time between two passes; 0 means 1 s.
 	Poll   time.Duration
@@ -94,7 +93,8 @@ func (s *Sweeper) RunOnce(ctx context.Context) (moved int, failed error) {
 			}
 		}
 	}
-	return moved, failed
+	handed, err := s.handOver(ctx)
+	return moved + handed, errors.Join(failed, err)
 }
 
 // move moves one overdue operation; somebody who was first is no error.
@@ -103,7 +103,7 @@ func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Opera
 	switch kind {
 	case ledger.DueLease:
 		if op, err = s.cfg.Ledger.LoseLease(ctx, op.Tenant, op.ID); err == nil {
-			err = s.handOver(ctx, op)
+			err = s.cfg.Executor.HandOver(ctx, op)
 		}
 	case ledger.DueExpiry:
 		_, err = s.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
@@ -114,13 +114,22 @@ func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Opera
 	return err == nil, err
 }
 
-// handOver gives an unknown operation to people when its tool can't be asked,
-// also because its version can't be compiled any more.
-func (s *Sweeper) handOver(ctx context.Context, op ledger.Operation) error {
-	t, err := s.cfg.Registry.Version(ctx, op.ToolVersion)
-	if err != nil {
-		s.cfg.Logger.Warn("the tool of an unknown operation can't be loaded", "operation", op.ID, "tool", op.Tool, "error", err)
-		t = nil
+// handOver puts unknown operations on the people's list that a crash kept off
+// it.
+func (s *Sweeper) handOver(ctx context.Context) (moved int, failed error) {
+	off := false
+	for _, tenant := range s.cfg.Tenants {
+		page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: tenant, States: []ledger.State{ledger.Unknown}, OnList: &off, OldestFirst: true, Limit: batch})
+		if err != nil {
+			return moved, err
+		}
+		for _, op := range page.Operations {
+			if err := s.cfg.Executor.HandOver(ctx, op); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("hand over %s: %w", op.ID, err))
+				continue
+			}
+			moved++
+		}
 	}
-	return s.cfg.Executor.HandOver(ctx, op, t)
+	return moved, failed
 }

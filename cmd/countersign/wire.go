@@ -124,7 +124,7 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 		Parallel: g.cfg.Limits.Parallel, Logger: g.log,
 	})
 	g.sweeper = reconcile.New(reconcile.Config{
-		Ledger: g.ledger, Store: g.db, Registry: g.registry, Executor: g.executor, Owner: owner, Logger: g.log,
+		Ledger: g.ledger, Store: g.db, Executor: g.executor, Tenants: g.cfg.Tenants, Owner: owner, Logger: g.log,
 	})
 	g.previews = preview.New(preview.Config{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Signer: signer,

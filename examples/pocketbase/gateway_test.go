@@ -74,7 +74,7 @@ func newGateway(t *testing.T) *gateway {
 	g.previews = preview.New(preview.Config{Ledger: g.ledger, Store: db, Registry: registry, Signer: signer})
 	g.commits = commit.New(commit.Config{Ledger: g.ledger, Registry: registry, Signer: signer, Executor: g.executor})
 	g.approvals = approvals.New(approvals.Config{Ledger: g.ledger, Person: person})
-	g.sweeper = reconcile.New(reconcile.Config{Ledger: g.ledger, Store: db, Registry: registry, Executor: g.executor, Owner: "test"})
+	g.sweeper = reconcile.New(reconcile.Config{Ledger: g.ledger, Store: db, Executor: g.executor, Tenants: []string{"default"}, Owner: "test"})
 	t.Cleanup(func() {
 		require.NoError(t, g.executor.Drain(ctx))
 		require.NoError(t, db.Close())
