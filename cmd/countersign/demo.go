@@ -74,8 +74,13 @@ func (d *demo) run(ctx context.Context) error {
 	if err := os.MkdirAll(d.data, 0o700); err != nil {
 		return err
 	}
+	// The ledger's lock, not the socket, says whether somebody runs: a demo that
+	// is just starting has the one and not yet the other.
+	if _, err := inspectLedger(ctx, filepath.Join(d.data, ledgerFile)); inUse(err) {
+		return fmt.Errorf("a gateway runs on %s; stop it first, or name another folder with --data", d.data)
+	}
 	if d.reset {
-		if err := d.startOver(ctx); err != nil {
+		if err := d.startOver(); err != nil {
 			return err
 		}
 	}
@@ -132,7 +137,11 @@ func (d *demo) serve(ctx context.Context, ln, shopLn net.Listener, moved bool) (
 		if err != nil {
 			return err
 		}
-		d.print(port, moved, link)
+		waiting, err := d.g.approvals.Queue(ctx, tenant, "", 1)
+		if err != nil {
+			return err
+		}
+		d.print(port, moved, link, len(waiting.Operations) > 0)
 		d.live.start()
 		return d.g.serve(ctx, []door{{ln: ln}})
 	})
@@ -192,19 +201,13 @@ func (d *demo) askForRefund(ctx context.Context, agent identity.Agent) error {
 	return err
 }
 
-// startOver removes what the demo keeps, and nothing else. It refuses while
-// another demo runs on the folder.
-func (d *demo) startOver(ctx context.Context) error {
+// startOver removes what the demo keeps, and nothing else.
+func (d *demo) startOver() error {
 	if _, err := os.Stat(filepath.Join(d.data, "demo.env")); errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(d.data, "ledger.db")); err == nil {
 			return fmt.Errorf("%s holds a ledger that is not the demo's; nothing was removed", d.data)
 		}
 		return nil
-	}
-	// The ledger's lock, not the socket, says whether somebody runs: a demo that
-	// is just starting has the one and not yet the other.
-	if _, err := inspectLedger(ctx, filepath.Join(d.data, ledgerFile)); inUse(err) {
-		return fmt.Errorf("a gateway runs on %s; stop it first", d.data)
 	}
 	for _, name := range []string{
 		ledgerFile, ledgerFile + "-wal", ledgerFile + "-shm", ledgerFile + ".lock", "signing-keys.json", "signing-keys.json.lock", "redact.key",

@@ -109,6 +109,7 @@ func TestDemo_Ports(t *testing.T) {
 	second := start(t, dir, nil, "demo", "--port", strconv.Itoa(port))
 	<-second.exited
 	require.NotZero(t, second.cmd.ProcessState.ExitCode(), "two demos never share a folder")
+	require.Contains(t, second.out.String(), "stop it first")
 	reset := start(t, dir, nil, "demo", "--reset", "--port", strconv.Itoa(port))
 	<-reset.exited
 	require.Contains(t, reset.out.String(), "stop it first")

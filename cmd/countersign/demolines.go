@@ -13,7 +13,7 @@ import (
 )
 
 // print says where everything is, and gives lines that work when pasted.
-func (d *demo) print(port int, moved bool, code string) {
+func (d *demo) print(port int, moved bool, code string, waiting bool) {
 	bold, dim, reset := "", "", ""
 	if d.terminal {
 		bold, dim, reset = "\x1b[1m", "\x1b[2m", "\x1b[0m"
@@ -32,8 +32,12 @@ func (d *demo) print(port int, moved bool, code string) {
 	fmt.Fprintf(&b, "%s1 Preview, nothing changes:%s  A='Authorization: Bearer %s'; J='Content-Type: application/json'; %s\n", bold, reset, d.env.AgentKey, token)
 	fmt.Fprintf(&b, "%s2 Commit:%s                    %s: the answer above is the first result\"\n", bold, reset, spend)
 	fmt.Fprintf(&b, "%s3 Again, first result:%s       %s\"\n", bold, reset, spend)
-	fmt.Fprintf(&b, "%s4%s A refund of 120.00 EUR waits for you: http://%s/approvals\n", bold, reset, host)
-	fmt.Fprintf(&b, "%s5%s Cut a reply in the shop, repeat 1 and 2 with ord_1002: \"unknown\"\n", bold, reset)
+	if waiting {
+		fmt.Fprintf(&b, "%s4%s A refund of 120.00 EUR waits for you: http://%s/approvals\n", bold, reset, host)
+	} else {
+		fmt.Fprintf(&b, "%s4%s Nothing waits for you now; what was decided: http://%s/operations\n", bold, reset, host)
+	}
+	fmt.Fprintf(&b, "%s5%s Cut a reply in the shop, repeat 1 and 2 with ord_1002 (each time another order): \"unknown\"\n", bold, reset)
 	fmt.Fprintf(&b, "%sCtrl-C ends it.%s\n", dim, reset)
 	// A terminal that is gone is no reason to stop.
 	_, _ = io.WriteString(d.out, b.String())
