@@ -39,6 +39,7 @@ func Compile(m *Manifest, env CompileEnv) (*Tool, error) {
 	}
 	if bound.key != nil {
 		t.BusinessKey = bound.keyOf
+		t.KeyArgs = bound.key.uses.argNames()
 	}
 	return t, nil
 }

@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"countersign/fault"
@@ -33,8 +35,14 @@ func (m *Manifest) Reads(args map[string]any, agent Agent, names ...string) ([]N
 	return out, nil
 }
 
+// ErrNoObject is the cause of a refused answer when a request that names
+// arguments was answered 404 or 410 and the tool does not expect that: before
+// anything is opened, it is the arguments that are wrong.
+var ErrNoObject = errors.New("tools: the outside system has no such object")
+
 // AcceptRead checks the answer of a read: its status, that its body can be
-// read, and the schema where one is declared.
+// read, and the schema where one is declared. Errors are *fault.Error; see also
+// ErrNoObject.
 func (m *Manifest) AcceptRead(name string, reply Reply) error {
 	for _, r := range m.reads {
 		if r.name == name {
@@ -50,7 +58,12 @@ func (r readPart) accept(reply Reply) error {
 	case reply.Incomplete != "":
 		return fault.New(fault.UpstreamUnexpected, "%s did not answer completely: %s", what, reply.Incomplete)
 	case !slices.Contains(r.status, reply.Status):
-		return fault.New(fault.UpstreamUnexpected, "%s answered %d where the tool expects %s.", what, reply.Status, statusWords(r.status))
+		e := fault.New(fault.UpstreamUnexpected, "%s answered %d where the tool expects %s.", what, reply.Status, statusWords(r.status))
+		gone := reply.Status == http.StatusNotFound || reply.Status == http.StatusGone
+		if gone && len(r.request.uses.args) > 0 {
+			e.Cause = ErrNoObject
+		}
+		return e
 	case reply.Unreadable != "":
 		return fault.New(fault.UpstreamUnexpected, "%s's answer can't be read: %s", what, reply.Unreadable)
 	}

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -149,8 +150,15 @@ func TestManifest_AcceptRead(t *testing.T) {
 		"form":       {Status: 200, Body: value(t, `{"status":"paid","version":"3","parcels":[]}`)},
 		"no body":    {Status: 200},
 	} {
-		require.True(t, fault.Is(m.AcceptRead("order", bad), fault.UpstreamUnexpected), name)
+		err := m.AcceptRead("order", bad)
+		require.True(t, fault.Is(err, fault.UpstreamUnexpected), name)
+		require.Equal(t, name == "status", errors.Is(err, tools.ErrNoObject), name)
 	}
+	require.ErrorIs(t, m.AcceptRead("order", tools.Reply{Status: 410}), tools.ErrNoObject)
+	require.NotErrorIs(t, m.AcceptRead("order", tools.Reply{Status: 403}), tools.ErrNoObject)
+	fixed := parse(t, strings.Replace(everything, `get: "/orders/${args.order_id}"
+      query: {fields: [id, parcels], note: "${args.?note}"}`, "get: /orders", 1))
+	require.NotErrorIs(t, fixed.AcceptRead("order", tools.Reply{Status: 404}), tools.ErrNoObject, "no argument is wrong there")
 	require.True(t, fault.Is(m.AcceptRead("rates", tools.Reply{Status: 201}), fault.UpstreamUnexpected), "the default is 200")
 }
 

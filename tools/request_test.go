@@ -136,11 +136,13 @@ func TestTool_BusinessKey(t *testing.T) {
 	}
 	_, err := tool.BusinessKey(map[string]any{"case": strings.Repeat("x", 300), "payment_id": "p"}, anna)
 	require.True(t, fault.Is(err, fault.TooLong))
+	require.Equal(t, []string{"case", "payment_id"}, tool.KeyArgs)
 
 	for from, source := range map[string]tools.KeySource{"caller": tools.KeyFromCaller, "run": tools.KeyFromRun} {
 		other := parse(t, strings.Replace(base(t), `key: "refund/${args.case}/${args.payment_id}"`, "key: {from: "+from+"}", 1))
 		require.Equal(t, source, other.Spec.KeySource)
 		require.Nil(t, bound(t, other).BusinessKey)
+		require.Empty(t, bound(t, other).KeyArgs)
 	}
 }
 

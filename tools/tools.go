@@ -53,6 +53,9 @@ type Spec struct {
 	InputSchema json.RawMessage
 	// KeySource says where the idempotency key comes from.
 	KeySource KeySource
+	// KeyArgs are the arguments that the key template reads, by name and sorted;
+	// only for KeyTemplate.
+	KeyArgs []string
 	// HonoursKey: the upstream promises at most one effect for one key, for
 	// KeyRetention after the first request. Unknown counts as no.
 	HonoursKey   bool

@@ -52,6 +52,18 @@ func (u usage) add(other usage) usage {
 	return u
 }
 
+// argNames are the arguments that are read, by their first name and sorted.
+func (u usage) argNames() []string {
+	var names []string
+	for _, a := range u.args {
+		if len(a.steps) > 0 {
+			names = append(names, a.steps[0].name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // findUses reads off the checked tree which variables an expression uses, and
 // how far into them it goes.
 func findUses(checked *cel.Ast) usage {

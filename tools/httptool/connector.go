@@ -3,6 +3,8 @@ package httptool
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,12 +34,36 @@ func (c *connector) Read(ctx context.Context, call tools.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.m.ReadResult(call, reply)
+	result, err := c.m.ReadResult(call, reply)
+	return result, noObject(err, req, reply)
+}
+
+// noObject turns an answer that says "there is none" into a refusal of the
+// arguments: the same request would be answered the same for ever.
+func noObject(err error, req tools.Request, reply tools.Reply) error {
+	if !errors.Is(err, tools.ErrNoObject) {
+		return err
+	}
+	return fault.Wrap(err, fault.ToolRefused, "The outside system has no such object: %s %s answered %d. Check the ids among the arguments.",
+		req.Method, shownPath(req.Path), reply.Status)
+}
+
+// maxPath is how many bytes of a request's path a refusal shows.
+const maxPath = 120
+
+// shownPath is a path for a sentence: in ASCII, with escapes, and cut.
+func shownPath(path string) string {
+	quoted := strconv.QuoteToASCII(cleanText(path, maxPath))
+	shown := quoted[1 : len(quoted)-1]
+	if len(path) > maxPath {
+		shown += "…"
+	}
+	return shown
 }
 
 // Preview implements tools.Connector.
 func (c *connector) Preview(ctx context.Context, call tools.Call) (tools.Plan, error) {
-	replies, err := c.readAll(ctx, call.Args, call.Agent, c.client.up.Limits.ReadBudget)
+	replies, err := c.readAll(ctx, call.Args, call.Agent, c.client.up.Limits.ReadBudget, noObject)
 	if err != nil {
 		return tools.Plan{}, err
 	}
@@ -54,8 +80,11 @@ func (c *connector) Preview(ctx context.Context, call tools.Call) (tools.Plan, e
 }
 
 // readAll makes the reads of a preview side by side; only those named, when
-// names are given. The first error in the manifest's order is the answer.
-func (c *connector) readAll(ctx context.Context, args map[string]any, agent tools.Agent, budget time.Duration, names ...string) (map[string]tools.Reply, error) {
+// names are given. The first error in the manifest's order is the answer, in the words of
+// say.
+func (c *connector) readAll(ctx context.Context, args map[string]any, agent tools.Agent, budget time.Duration,
+	say func(error, tools.Request, tools.Reply) error, names ...string,
+) (map[string]tools.Reply, error) {
 	requests, err := c.m.Reads(args, agent, names...)
 	if err != nil {
 		return nil, err
@@ -66,7 +95,7 @@ func (c *connector) readAll(ctx context.Context, args map[string]any, agent tool
 		wait.Go(func() {
 			replies[i], _, errs[i] = c.client.read(ctx, r.Request, c.m.Spec.Timeout, budget)
 			if errs[i] == nil {
-				errs[i] = c.m.AcceptRead(r.Name, replies[i])
+				errs[i] = say(c.m.AcceptRead(r.Name, replies[i]), r.Request, replies[i])
 			}
 		})
 	}
@@ -108,7 +137,9 @@ func (c *connector) Guard(ctx context.Context, plan tools.Plan) (tools.Guard, er
 	if len(names) == 0 {
 		return g, nil
 	}
-	replies, err := c.readAll(ctx, plan.Args, plan.Agent, budget, names...)
+	// What is gone by now was there at preview: that is no mistake of the caller.
+	asItIs := func(err error, _ tools.Request, _ tools.Reply) error { return err }
+	replies, err := c.readAll(ctx, plan.Args, plan.Agent, budget, asItIs, names...)
 	if err != nil {
 		return g, err
 	}

@@ -35,15 +35,15 @@ func (c *Client) read(ctx context.Context, r tools.Request, try, budget time.Dur
 	for n := 1; ; n++ {
 		reply, wait, err := c.readOnce(ctx, r, try, &x)
 		if err == nil && !retried[reply.Status] || n >= c.up.Limits.ReadTries || ctx.Err() != nil || isLasting(err) {
-			return reply, x, readFault(err)
+			return reply, x, c.readFault(err)
 		}
 		pause := time.Duration(c.up.Rand() * float64(time.Second<<(n-1)))
 		pause = max(pause, wait)
 		if c.up.Now().Add(pause).After(end) {
-			return reply, x, readFault(err)
+			return reply, x, c.readFault(err)
 		}
 		if c.up.Sleep(ctx, pause) != nil {
-			return reply, x, readFault(err)
+			return reply, x, c.readFault(err)
 		}
 	}
 }
@@ -93,8 +93,11 @@ func isLasting(err error) bool {
 	return errors.As(err, &forbidden) || errors.As(err, &credential)
 }
 
+// credentialPause is how long a caller waits for an operator to set a secret.
+const credentialPause = time.Minute
+
 // readFault says what a caller may see of a read that failed.
-func readFault(err error) error {
+func (c *Client) readFault(err error) error {
 	var incomplete *errIncomplete
 	var credential *errCredential
 	var forbidden *errForbidden
@@ -104,7 +107,9 @@ func readFault(err error) error {
 	case errors.As(err, &incomplete):
 		return fault.New(fault.UpstreamUnexpected, "The outside system's answer was not received whole: %s", incomplete.why)
 	case errors.As(err, &credential):
-		return fault.Wrap(err, fault.Internal, "The credential for the outside system can't be read.")
+		e := fault.Wrap(err, fault.UpstreamUnexpected, "The gateway has no usable credential for the upstream %s; an operator must set it.", c.up.Name)
+		e.RetryAfter = credentialPause
+		return e
 	case errors.As(err, &forbidden):
 		return fault.Wrap(err, fault.TargetForbidden, "%s", words(err))
 	case isTimeout(err):

@@ -331,6 +331,68 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// Before anything is opened, an object that is not there is the arguments' fault,
+// of a preview and of a read; in a guard it is the outside system's.
+func TestRead_noObject(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		accept string // what the manifest lists
+		code   fault.Code
+	}{
+		"not found":           {status: 404, code: fault.ToolRefused},
+		"gone":                {status: 410, code: fault.ToolRefused},
+		"forbidden":           {status: 403, code: fault.UpstreamUnexpected},
+		"broken":              {status: 500, code: fault.UpstreamUnexpected},
+		"not found, accepted": {status: 404, accept: ", status: [200, 404]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, reads := 200, 0
+			client := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Path == "/done" {
+					io.WriteString(w, `{"ids":[]}`)
+					return
+				}
+				reads++
+				w.WriteHeader(status)
+				io.WriteString(w, `{"n":1}`)
+			})
+			tool := compile(t, client, parse(t, strings.Replace(withRead, `"/things/${args.id}"`, `"/things/${args.id}"`+tt.accept, 1)))
+			call := tools.Call{Args: map[string]any{"id": "ord 9\u202e" + strings.Repeat("x", 200)}, Key: tools.Key{Value: "k", Upstream: "u"}}
+			plan, err := tool.Preview(context.Background(), call)
+			require.NoError(t, err)
+
+			status = tt.status
+			_, err = tool.Preview(context.Background(), call)
+			if tt.accept != "" {
+				require.NoError(t, err, "expressions say what a listed status means")
+				return
+			}
+			require.True(t, fault.Is(err, tt.code), "%v", err)
+			if tt.code == fault.ToolRefused {
+				detail := fault.Of(err).Detail
+				require.Contains(t, detail, "The outside system has no such object: GET /things/ord%209%E2%80%AExxx")
+				require.Contains(t, detail, fmt.Sprintf("… answered %d. Check the ids among the arguments.", status))
+				require.NotContains(t, detail, "127.0.0.1")
+				require.Less(t, len(detail), 300)
+			}
+			_, err = tool.Guard(context.Background(), plan)
+			require.True(t, fault.Is(err, fault.UpstreamUnexpected), "%v", err)
+
+			read := compile(t, client, parse(t, `
+tool: look
+access: read
+upstream: shop
+input: {required: [id], properties: {id: {type: string}}}
+read: {get: "/things/${args.id}"}
+`))
+			_, err = read.Read(context.Background(), tools.Call{Args: map[string]any{"id": "9"}})
+			require.True(t, fault.Is(err, tt.code), "%v", err)
+			require.Equal(t, 4, reads, "asked once each")
+		})
+	}
+}
+
 // A credential that can't be read sends nothing, and an upstream that echoes one
 // does not put it into the record.
 func TestCredentials_neverStored(t *testing.T) {
@@ -347,8 +409,11 @@ func TestCredentials_neverStored(t *testing.T) {
 		require.Equal(t, tools.NotSent, out.Verdict, name)
 		require.NotContains(t, fmt.Sprint(out), "secret-path")
 		_, _, err := client.ReadRaw(context.Background(), get("/x"))
-		require.True(t, fault.Is(err, fault.Internal))
-		require.NotContains(t, fault.Of(err).Detail, "secret-path")
+		require.True(t, fault.Is(err, fault.UpstreamUnexpected))
+		require.Equal(t, "The gateway has no usable credential for the upstream shop; an operator must set it.", fault.Of(err).Detail)
+		require.Equal(t, time.Minute, fault.Of(err).RetryAfter)
+		require.ErrorContains(t, err, "the credential can't be used", "the log has the cause")
+		require.NotContains(t, err.Error(), "X-Evil")
 	}
 
 	const token = "canary-token-0123456789"
