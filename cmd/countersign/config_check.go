@@ -79,8 +79,13 @@ const maxLimit = 1_000_000
 func (c Config) checkAddresses(k *configCheck) {
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		switch {
+		// What asks for https:// elsewhere compares the text, so the scheme is in lower case.
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.HasPrefix(c.PublicURL, u.Scheme) ||
+			u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 			k.bad("public_url", "must be like https://countersign.example, without a path")
+		case u.Scheme == "http" && !isLoopback(u.Hostname()):
+			k.bad("public_url", "must be https:// beyond loopback: people would sign in over plain http")
 		}
 	}
 	for key, address := range map[string]string{"listen": c.Listen, "people_listen": c.PeopleListen} {
