@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,28 @@ const defaultURL = "http://localhost:8420"
 
 // clientFlags are the flags of commands that call the REST API.
 type clientFlags struct{ url, keyFile string }
+
+// gatewayURL finds the gateway that the key goes to: the one that is named, the
+// one of the configuration, or the default one. A configuration that can't be
+// used is an error: the key must not go to whoever has the default address.
+func (p *program) gatewayURL(flag string) (string, error) {
+	if named := cmp.Or(flag, p.getenv("COUNTERSIGN_URL")); named != "" {
+		return named, nil
+	}
+	path := p.configFile()
+	if path == "" {
+		return defaultURL, nil
+	}
+	cfg, err := loadConfig(path, p.getenv)
+	if err != nil {
+		return "", fmt.Errorf("%w\nThe gateway's address is read from there; name it with --url or COUNTERSIGN_URL instead", err)
+	}
+	base := cfg.agentsURL()
+	if u, err := url.Parse(base); err != nil || u.Port() == "0" {
+		return "", fmt.Errorf("%s says port 0, which is whichever is free; name the gateway with --url or COUNTERSIGN_URL", path)
+	}
+	return base, nil
+}
 
 // client makes a client of the gateway at base.
 func (p *program) client(base, keyFile string) (*client, error) {
@@ -86,6 +109,8 @@ func (p *program) agentKey(file string) (string, error) {
 
 // reply is one answer of the API.
 type reply struct {
+	// from is the address of who answered.
+	from   string
 	status int
 	body   json.RawMessage
 	// problem is set when the answer is a problem document.
@@ -138,10 +163,13 @@ type (
 )
 
 // unsent says that no byte of a request reached the gateway.
-type unsent struct{ cause error }
+type unsent struct {
+	base  string
+	cause error
+}
 
 func (u unsent) Error() string {
-	return fmt.Sprintf("the gateway can't be reached: %v", u.cause)
+	return fmt.Sprintf("the gateway at %s can't be reached: %v", u.base, u.cause)
 }
 
 // maxReply bounds what is read of an answer.
@@ -154,13 +182,13 @@ func (c *client) do(ctx context.Context, method, path string, in any) (reply, er
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
-			return reply{}, unsent{err}
+			return reply{}, unsent{c.base, err}
 		}
 		body = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
-		return reply{}, unsent{err}
+		return reply{}, unsent{c.base, err}
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	req.Header.Set("Accept", "application/json, application/problem+json")
@@ -169,42 +197,42 @@ func (c *client) do(ctx context.Context, method, path string, in any) (reply, er
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return reply{}, sendError(err)
+		return reply{}, c.sendError(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return reply{}, fmt.Errorf("the answer broke off: %w", err)
+		return reply{}, fmt.Errorf("%s: the answer broke off: %w", c.base, err)
 	}
-	return read(resp, text)
+	return c.read(resp, text)
 }
 
 // sendError tells a request that was certainly not sent from one that may have.
-func sendError(err error) error {
+func (c *client) sendError(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return unsent{op}
+		return unsent{c.base, op}
 	}
 	var where *url.Error
 	if errors.As(err, &where) {
 		err = where.Err
 	}
-	return fmt.Errorf("there was no answer: %w", err)
+	return fmt.Errorf("%s: there was no answer: %w", c.base, err)
 }
 
-func read(resp *http.Response, text []byte) (reply, error) {
-	r := reply{status: resp.StatusCode, body: text}
+func (c *client) read(resp *http.Response, text []byte) (reply, error) {
+	r := reply{from: c.base, status: resp.StatusCode, body: text}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/problem+json":
 		r.problem = &problemDoc{}
 		if err := json.Unmarshal(text, r.problem); err != nil || r.problem.Code == "" {
-			return r, fmt.Errorf("the answer (%s) can't be read", resp.Status)
+			return r, fmt.Errorf("%s: the answer (%s) can't be read", c.base, resp.Status)
 		}
 		return r, nil
 	case kind == "application/json" && resp.StatusCode/100 == 2 && json.Valid(text):
 		return r, nil
 	default:
-		return r, fmt.Errorf("this is not a gateway's answer: %s, %s", resp.Status, orDash(kind))
+		return r, fmt.Errorf("%s: this is not a gateway's answer: %s, %s", c.base, resp.Status, orDash(kind))
 	}
 }

@@ -172,11 +172,25 @@ func (c Config) publicURL() string {
 	if c.PublicURL != "" {
 		return strings.TrimSuffix(c.PublicURL, "/")
 	}
+	return c.urlOf(cmp.Or(c.PeopleListen, c.Listen))
+}
+
+// agentsURL is where agents come in: with a door for people, public_url is
+// theirs and Listen the agents'.
+func (c Config) agentsURL() string {
+	if c.PeopleListen != "" {
+		return c.urlOf(c.Listen)
+	}
+	return c.publicURL()
+}
+
+// urlOf is how an address that is listened on is called from this machine.
+func (c Config) urlOf(address string) string {
 	scheme := "http"
 	if c.TLS.Cert != "" {
 		scheme = "https"
 	}
-	host, port, _ := net.SplitHostPort(cmp.Or(c.PeopleListen, c.Listen))
+	host, port, _ := net.SplitHostPort(address)
 	if host == "" || host == "127.0.0.1" || host == "::1" || host == "0.0.0.0" {
 		host = "localhost"
 	}

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,17 +117,24 @@ func version() string { return countersign.Version }
 
 // config loads the configuration file that the flags name.
 func (p *program) config() (Config, error) {
-	path := p.configPath
+	path := p.configFile()
 	if path == "" {
-		path = p.getenv("COUNTERSIGN_CONFIG")
-	}
-	if path == "" {
-		path = "countersign.yaml"
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			return Config{}, errors.New("there is no countersign.yaml here; make one with `countersign init`, or name one with -c FILE")
-		}
+		return Config{}, errors.New("there is no countersign.yaml here; make one with `countersign init`, or name one with -c FILE")
 	}
 	return loadConfig(path, p.getenv)
+}
+
+// configFile is the file that is named, or the one that lies here; empty when
+// there is neither.
+func (p *program) configFile() string {
+	if named := cmp.Or(p.configPath, p.getenv("COUNTERSIGN_CONFIG")); named != "" {
+		return named
+	}
+	const here = "countersign.yaml"
+	if _, err := os.Stat(here); errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	return here
 }
 
 // environment is what the gateway sees of the outside.

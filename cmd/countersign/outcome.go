@@ -87,7 +87,7 @@ func (p *program) showProblem(r reply) error {
 		return exitError{exitOfProblem(r.problem)}
 	}
 	no := r.problem
-	p.note("countersign: %s: %s", no.Code, safe(no.Detail))
+	p.note("countersign: %s says: %s: %s", r.from, no.Code, safe(no.Detail))
 	for _, at := range no.Pointers {
 		p.note("  %s: %s", safe(at.Pointer), safe(at.Detail))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +28,9 @@ commit token go into a file of mode 0600, which commit takes.
 
 It is a client of the REST API, as an agent is one. The agent's key comes from
 COUNTERSIGN_AGENT_KEY_FILE, COUNTERSIGN_AGENT_KEY or --key-file, the gateway's
-address from --url, COUNTERSIGN_URL or ` + defaultURL + `.
+address from --url or COUNTERSIGN_URL, else from the configuration that is found
+(-c, COUNTERSIGN_CONFIG, countersign.yaml); without one it is
+` + defaultURL + `.
 
 When the key's first result stands, that operation is shown instead, and the exit
 status is the one that commit would end with.
@@ -122,7 +123,11 @@ func (p *program) preview(cmd *cobra.Command, tool, argsFile string, o previewOp
 	if o.Args, err = p.readArgs(argsFile); err != nil {
 		return err
 	}
-	c, err := p.client(cmp.Or(o.client.url, p.getenv("COUNTERSIGN_URL"), defaultURL), o.client.keyFile)
+	base, err := p.gatewayURL(o.client.url)
+	if err != nil {
+		return err
+	}
+	c, err := p.client(base, o.client.keyFile)
 	if err != nil {
 		return err
 	}
