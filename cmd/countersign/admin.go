@@ -248,14 +248,20 @@ type status struct {
 	Ledger  string            `json:"ledger"`
 	Schema  int64             `json:"schema_version"`
 	Tools   map[string]string `json:"tools"`
-	URL     string            `json:"url"`
-	Now     time.Time         `json:"now"`
+	// Upstreams are the addresses that the tools are bound to.
+	Upstreams map[string]string `json:"upstreams"`
+	URL       string            `json:"url"`
+	Now       time.Time         `json:"now"`
 }
 
 func (g *gateway) status(*http.Request) (any, error) {
+	upstreams := map[string]string{}
+	for name, client := range g.upstreams {
+		upstreams[name] = client.URL()
+	}
 	return status{
 		Version: version(), PID: os.Getpid(), Ledger: g.ledger.ID(), Schema: schemaVersion(),
-		Tools: g.registry.Versions(), URL: g.cfg.publicURL(), Now: g.ledger.Now(),
+		Tools: g.registry.Versions(), Upstreams: upstreams, URL: g.cfg.publicURL(), Now: g.ledger.Now(),
 	}, nil
 }
 

@@ -99,6 +99,29 @@ func (a *Auth) references() []string {
 	return refs
 }
 
+// secretRef is one reference to a credential: upstreams.shop.auth, env:SHOP_KEY.
+type secretRef struct{ key, ref string }
+
+// secretRefs lists the references of all upstreams in order.
+func (c Config) secretRefs() []secretRef {
+	var refs []secretRef
+	for _, name := range c.upstreamNames() {
+		u := c.Upstreams[name]
+		for _, a := range []struct {
+			key  string
+			auth *Auth
+		}{{"auth", u.Auth}, {"read_auth", u.ReadAuth}} {
+			if a.auth == nil {
+				continue
+			}
+			for _, ref := range a.auth.references() {
+				refs = append(refs, secretRef{"upstreams." + name + "." + a.key, ref})
+			}
+		}
+	}
+	return refs
+}
+
 // Limits bound the work that one caller can cause.
 type Limits struct {
 	// AgentRequests is how many requests a second one agent may make, with a

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"countersign/tokens"
-	"countersign/tools"
 )
 
 const (
@@ -55,36 +54,24 @@ func (d *doctor) checkKeys() {
 // checkSecrets reads every credential that the configuration refers to. Their
 // values are looked at and forgotten.
 func (d *doctor) checkSecrets() {
-	read, bad := 0, 0
-	for _, name := range d.cfg.upstreamNames() {
-		u := d.cfg.Upstreams[name]
-		for _, a := range []struct {
-			key  string
-			auth *Auth
-		}{{"auth", u.Auth}, {"read_auth", u.ReadAuth}} {
-			if a.auth == nil {
-				continue
-			}
-			read++
-			for _, ref := range a.auth.references() {
-				err := d.secretThere(ref)
-				switch {
-				case err == nil:
-					continue
-				case d.running != nil && strings.HasPrefix(ref, "env:"):
-					d.warn("secrets", "Look whether the gateway's process has it.", "upstreams.%s.%s: %v", name, a.key, err)
-				default:
-					d.fail("secrets", "Provide it to the gateway's process.", "upstreams.%s.%s: %v", name, a.key, err)
-				}
-				bad++
-			}
+	refs, bad := d.cfg.secretRefs(), 0
+	for _, s := range refs {
+		err := d.secretThere(s.ref)
+		switch {
+		case err == nil:
+			continue
+		case d.running != nil && strings.HasPrefix(s.ref, "env:"):
+			d.warn("secrets", "Look whether the gateway's process has it.", "%s: %v", s.key, err)
+		default:
+			d.fail("secrets", "Provide it to the gateway's process, which does not start without.", "%s: %v", s.key, err)
 		}
+		bad++
 	}
 	switch {
-	case read == 0:
+	case len(refs) == 0:
 		d.ok("secrets", "no upstream needs one")
 	case bad == 0:
-		d.ok("secrets", "%s there", count(read, "credential"))
+		d.ok("secrets", "%s there", count(len(refs), "credential"))
 	}
 }
 
@@ -107,12 +94,17 @@ func (d *doctor) secretThere(ref string) error {
 
 // checkTools reads the manifests as the next start or reload would.
 func (d *doctor) checkTools() {
-	loaded, err := tools.Load(d.cfg.toolPaths()...)
+	if err := d.cfg.toolsThere(); err != nil {
+		d.fail("tools", "Correct the paths under tools, or put the manifests there.", "they don't load: %v", err)
+		return
+	}
+	loaded, err := d.cfg.loadManifests()
 	if err != nil {
 		d.fail("tools", "countersign tool validate names each place and what to write instead.", "they don't load: %s", firstLine(err))
 		return
 	}
 	onDisk := map[string]string{}
+	var moved []string // upstreams that the gateway has at another address
 	for _, l := range loaded {
 		spec := l.Manifest.Spec
 		if _, ok := d.cfg.Upstreams[spec.Upstream]; !ok {
@@ -120,10 +112,16 @@ func (d *doctor) checkTools() {
 			return
 		}
 		onDisk[spec.Name] = d.cfg.toolVersion(l.Manifest)
+		if d.running != nil && d.running.Upstreams != nil && d.running.Upstreams[spec.Upstream] != d.cfg.upstreamURL(spec.Upstream) && !slices.Contains(moved, spec.Upstream) {
+			moved = append(moved, spec.Upstream)
+		}
 	}
 	switch {
 	case len(loaded) == 0:
 		d.warn("tools", "Name manifests under tools; docs/writing-a-tool.md shows how to write one.", "there are none")
+	case len(moved) > 0:
+		d.warn("tools", "Restart the gateway: serve reads upstreams at its start only.",
+			"the gateway does not have %s at the address that the configuration says; an upstream's address is part of the version of its tools", strings.Join(moved, ", "))
 	case d.running != nil && !maps.Equal(onDisk, d.running.Tools):
 		d.warn("tools", "countersign tool reload", "%s on disk, and what is in force in the gateway is another version", count(len(loaded), "tool"))
 	default:

@@ -29,7 +29,8 @@ func serveCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve -c FILE",
 		Short: "Run the gateway",
-		Long: `Run the gateway: API, page and background work, until a signal.
+		Long: `Run the gateway: API, page and background work, until a signal. It starts only
+when every secret that the configuration refers to is there.
 
 SIGHUP reads the tool manifests again. SIGTERM and SIGINT stop taking calls,
 wait for what is already sent, and end; what is still without an answer by then
@@ -42,6 +43,9 @@ is recorded as unknown, never as failed.`,
 				return err
 			}
 			env := p.environment(cfg)
+			if err := requireSecrets(cfg, env); err != nil {
+				return err
+			}
 			g, err := openGateway(cmd.Context(), cfg, env)
 			if err != nil {
 				return errors.New(plain(err))
@@ -73,18 +77,24 @@ func (g *gateway) listen() ([]door, error) {
 	apart := g.cfg.PeopleListen != ""
 	var doors []door
 	for _, d := range []struct {
+		key        string
 		address    *string
 		agentsOnly bool
-	}{{&g.cfg.Listen, apart}, {&g.cfg.PeopleListen, false}} {
+	}{{"listen", &g.cfg.Listen, apart}, {"people_listen", &g.cfg.PeopleListen, false}} {
 		if *d.address == "" {
 			continue
 		}
 		ln, err := net.Listen("tcp", *d.address)
 		if err != nil {
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%s: %s is taken; is another gateway (or the demo) running? Choose another %[1]s", d.key, *d.address)
+			} else {
+				err = fmt.Errorf("%s: %w", d.key, err)
+			}
 			for _, open := range doors {
 				err = errors.Join(err, open.ln.Close())
 			}
-			return nil, fmt.Errorf("listen: %w", err)
+			return nil, err
 		}
 		if _, port, _ := net.SplitHostPort(*d.address); port == "0" {
 			*d.address = ln.Addr().String()

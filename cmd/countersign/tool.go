@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -89,7 +92,7 @@ func (p *program) listTools(cmd *cobra.Command, cfg Config) ([]toolAnswer, error
 		return list, running.call(cmd.Context(), http.MethodGet, "/tools", nil, &list)
 	}
 	p.note("No gateway runs; these are the tools that its next start puts in force.")
-	loaded, err := tools.Load(cfg.toolPaths()...)
+	loaded, err := cfg.loadManifests()
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +104,39 @@ func (p *program) listTools(cmd *cobra.Command, cfg Config) ([]toolAnswer, error
 	return list, nil
 }
 
+// loadManifests reads the manifests of the configuration.
+func (c Config) loadManifests() ([]tools.Loaded, error) {
+	if err := c.toolsThere(); err != nil {
+		return nil, err
+	}
+	return tools.Load(c.toolPaths()...)
+}
+
+// toolsThere reports the entries of tools that lead nowhere, by the names that
+// the configuration gives them.
+func (c Config) toolsThere() error {
+	var missing []error
+	for _, p := range c.Tools {
+		if _, err := os.Stat(c.path(p)); !errors.Is(err, fs.ErrNotExist) {
+			continue // there, or what is wrong with it is told where it is read
+		}
+		if filepath.IsAbs(p) {
+			missing = append(missing, fmt.Errorf("tools: %s is not there", p))
+		} else {
+			missing = append(missing, fmt.Errorf("tools: %s is not there; it is looked for beside the configuration file, in %s", p, c.dir))
+		}
+	}
+	return errors.Join(missing...)
+}
+
 // toolVersion is the version that a manifest has at its configured upstream.
 func (c Config) toolVersion(m *tools.Manifest) string {
-	return tools.Version(m.Digest, strings.TrimSuffix(c.Upstreams[m.Spec.Upstream].URL, "/"))
+	return tools.Version(m.Digest, c.upstreamURL(m.Spec.Upstream))
+}
+
+// upstreamURL is an upstream's address as versions hold it.
+func (c Config) upstreamURL(name string) string {
+	return strings.TrimSuffix(c.Upstreams[name].URL, "/")
 }
 
 func toolRows(w io.Writer, list []toolAnswer) {

@@ -65,7 +65,8 @@ func credential(cfg Config, env environment, a *Auth) *httptool.Credential {
 	}
 }
 
-// secret reads env:NAME or file:PATH.
+// secret reads env:NAME or file:PATH. One that is empty is none: a request
+// without its credential must not be sent.
 func secret(cfg Config, env environment, ref string) httptool.Secret {
 	return func() (string, error) {
 		if name, ok := strings.CutPrefix(ref, "env:"); ok {
@@ -75,9 +76,30 @@ func secret(cfg Config, env environment, ref string) httptool.Secret {
 			}
 			return v, nil
 		}
-		b, err := os.ReadFile(cfg.path(strings.TrimPrefix(ref, "file:")))
-		return strings.TrimSpace(string(b)), err
+		path := cfg.path(strings.TrimPrefix(ref, "file:"))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		v := strings.TrimSpace(string(b))
+		if v == "" {
+			return "", fmt.Errorf("%s is empty", path)
+		}
+		return v, nil
 	}
+}
+
+// requireSecrets resolves every credential once and forgets it, so that a
+// gateway does not start and then fail at each call. All that is missing is told
+// at once.
+func requireSecrets(cfg Config, env environment) error {
+	var missing []error
+	for _, s := range cfg.secretRefs() {
+		if _, err := secret(cfg, env, s.ref)(); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", s.key, err))
+		}
+	}
+	return errors.Join(missing...)
 }
 
 // compileAll reads all manifests and compiles them. Its error lists every
@@ -104,11 +126,7 @@ func (g *gateway) manifests() ([]tools.Loaded, error) {
 	if g.env.manifests != nil {
 		return tools.LoadFS(g.env.manifests)
 	}
-	paths := make([]string, len(g.cfg.Tools))
-	for i, p := range g.cfg.Tools {
-		paths[i] = g.cfg.path(p)
-	}
-	return tools.Load(paths...)
+	return g.cfg.loadManifests()
 }
 
 // compile binds a manifest to its upstream.
