@@ -51,9 +51,19 @@ func (p *Pages) signedIn(next http.Handler) http.Handler {
 		case r.Method == http.MethodGet:
 			http.Redirect(w, r, signInURL(r.URL), http.StatusSeeOther)
 		default:
-			p.problem(w, r, fault.New(fault.Unauthenticated, "Your session is over, so nothing was changed. Sign in and do it again."))
+			p.problem(w, r, fault.New(fault.Unauthenticated, "Your session is over, so nothing was changed. What you typed was not kept: sign in, and enter it again."))
 		}
 	})
+}
+
+// formURL is the page that a form of an operation stands on, or home.
+func formURL(posted string) *url.URL {
+	rest, ok := strings.CutPrefix(posted, "/operations/")
+	if !ok {
+		return &url.URL{Path: home}
+	}
+	id, _, _ := strings.Cut(rest, "/")
+	return &url.URL{Path: "/operations/" + id}
 }
 
 // signInURL is the way in that leads back to a page.

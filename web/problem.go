@@ -86,6 +86,9 @@ func (p *Pages) problem(w http.ResponseWriter, r *http.Request, err error) {
 	v.Heading = v.Title
 	v.Signed = v.Person != ""
 	v.SignIn = "/sign-in"
+	if f.Code == fault.Unauthenticated && r.Method == http.MethodPost {
+		v.SignIn = signInURL(formURL(r.URL.Path))
+	}
 	p.render(w, r, status, "problem", v)
 }
 
