@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 // operationsLimit is how many operations one page of the ledger shows.
@@ -70,8 +71,11 @@ func (p *Pages) operationsView(r *http.Request) (*operationsPage, error) {
 		return nil, err
 	}
 	v := &operationsPage{
-		frame: p.frame(r, "operations", "Ledger"), States: stateChoices(state), Tools: p.toolChoices(tool), Key: key, Run: run,
+		frame: p.frame(r, "operations", "Ledger"), Tools: p.toolChoices(tool), Key: key, Run: run,
 		Filtered: state+tool+agent+key+run != "", Later: f.Cursor != "",
+	}
+	if v.States, err = p.stateChoices(ctx, me.Tenant, state); err != nil {
+		return nil, err
 	}
 	if v.Agents, err = p.agentChoices(ctx, me.Tenant, agent); err != nil {
 		return nil, err
@@ -107,19 +111,33 @@ func (p *Pages) listHeadline(ctx context.Context, op ledger.Operation) string {
 	return cutTo(drawer{mask: maskOf(plan.Args, redacted)}.hide(op.Headline), headChars)
 }
 
-func stateChoices(chosen string) []choice {
+// stateChoices are the states that an operation can be in. Those of an undo are
+// offered only where an operation is in one: no transition of today leads there.
+func (p *Pages) stateChoices(ctx context.Context, tenant, chosen string) ([]choice, error) {
 	list := make([]choice, 0, len(ledger.States))
 	for _, s := range ledger.States {
+		if (s == ledger.Compensating || s == ledger.Compensated) && string(s) != chosen {
+			page, err := p.cfg.Ledger.List(ctx, ledger.Filter{Tenant: tenant, States: []ledger.State{s}, Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Operations) == 0 {
+				continue
+			}
+		}
 		list = append(list, choice{Value: string(s), Label: badges[s].Label, Chosen: string(s) == chosen})
 	}
-	return list
+	return list, nil
 }
 
-// toolChoices are the tools in force, and the chosen one also when it is gone.
+// toolChoices are the tools in force that change something, since reading makes no
+// operation, and the chosen one also when it is gone.
 func (p *Pages) toolChoices(chosen string) []choice {
 	names := []string{}
 	for _, t := range p.cfg.Registry.List() {
-		names = append(names, t.Name)
+		if t.Access == tools.Write {
+			names = append(names, t.Name)
+		}
 	}
 	if chosen != "" {
 		names = append(names, chosen)
