@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"countersign/ledger"
 	"countersign/strictjson"
 )
 
@@ -114,7 +115,8 @@ type frame struct {
 	Title   string
 	Section string // approvals, operations or tools: which one the page is in
 	Person  string // the name of who is signed in
-	// Waiting counts what waits for people, up to a full page.
+	// Waiting counts what waits for people, up to a full page of each: requests for
+	// approval, and unknown outcomes that only a person can settle.
 	Waiting int
 	More    bool
 	Demo    bool
@@ -148,6 +150,11 @@ func (p *Pages) frame(r *http.Request, section, title string) frame {
 	// The number in the menu is a courtesy; a page does not fail for it.
 	if page, err := p.cfg.Approvals.Queue(r.Context(), o.Tenant, "", queueLimit); err == nil {
 		f.Waiting, f.More = len(page.Operations), page.Next != ""
+	}
+	needed := true
+	doubts := ledger.Filter{Tenant: o.Tenant, States: []ledger.State{ledger.Unknown}, OnList: &needed, Limit: queueLimit}
+	if page, err := p.cfg.Ledger.List(r.Context(), doubts); err == nil {
+		f.Waiting, f.More = f.Waiting+len(page.Operations), f.More || page.Next != ""
 	}
 	return f
 }
