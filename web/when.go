@@ -13,6 +13,8 @@ type moment struct {
 	Exact string
 	// Words are how long ago, or how soon.
 	Words string
+	// Length is the time that has passed since, for "unknown for …".
+	Length string
 }
 
 // when gives a time in words; nil when there is none.
@@ -24,17 +26,30 @@ func momentAt(t, now time.Time) *moment {
 	}
 	t = t.UTC()
 	m := &moment{Machine: t.Format(time.RFC3339), Exact: t.Format("2 Jan 2006, 15:04:05") + " UTC"}
-	switch d := now.Sub(t); {
-	case d >= 0 && d < time.Second*45:
+	d := now.Sub(t)
+	m.Length = "under a minute"
+	if d >= time.Minute {
+		m.Length = distance(d)
+	}
+	switch {
+	case d >= 0 && d < time.Minute:
 		m.Words = "just now"
-	case d < 0 && d > -time.Second*45:
+	case d < 0 && d > -time.Minute:
 		m.Words = "in a moment"
 	case d > 0:
-		m.Words = span(d) + " ago"
+		m.Words = m.Length + " ago"
 	default:
-		m.Words = "in " + span(-d)
+		m.Words = "in " + distance(-d)
 	}
 	return m
+}
+
+// distance is how far away a time of a minute or more is: never in seconds.
+func distance(d time.Duration) string {
+	if d < 90*time.Second {
+		return "1 minute"
+	}
+	return span(d)
 }
 
 // span is a length of time in one unit, rounded.
