@@ -25,6 +25,8 @@ type queuePage struct {
 	Next       string
 	// Later: this is not the first page.
 	Later bool
+	// NeedPerson counts the doubts that only a person can settle.
+	NeedPerson int
 	// Tools in force, for the hint of an empty page.
 	Tools int
 }
@@ -32,7 +34,7 @@ type queuePage struct {
 // queueRow is one ask.
 type queueRow struct {
 	ID, Tool   string
-	Headline   string
+	Headline   []piece
 	Amount     string
 	Reversible bool
 	Agent      string
@@ -58,7 +60,7 @@ func (r queueRow) Dots() []bool { return dots(r.Given, r.Total) }
 // doubtRow is one unknown outcome.
 type doubtRow struct {
 	ID, Tool string
-	Headline string
+	Headline []piece
 	Since    *moment
 	// NeedsPerson: only a person can find out.
 	NeedsPerson bool
@@ -90,7 +92,10 @@ func (p *Pages) queueView(r *http.Request) (*queuePage, error) {
 		return nil, err
 	}
 	for _, op := range doubts.Operations {
-		v.Doubts = append(v.Doubts, doubtRow{ID: op.ID, Tool: op.Tool, Headline: op.Headline, Since: p.when(op.UnknownSince), NeedsPerson: op.OnList})
+		v.Doubts = append(v.Doubts, doubtRow{ID: op.ID, Tool: op.Tool, Headline: p.headlineOf(ctx, op), Since: p.when(op.UnknownSince), NeedsPerson: op.OnList})
+		if op.OnList {
+			v.NeedPerson++
+		}
 	}
 	if page.Next != "" {
 		v.Next = address("/approvals", "cursor", page.Next)
@@ -152,8 +157,9 @@ func (p *Pages) queueRow(ctx context.Context, me identity.Operator, id string) (
 		return queueRow{}, err
 	}
 	op := c.Operation
+	spec, redacted := p.redact(ctx, op, c.Plan)
 	row := queueRow{
-		ID: op.ID, Tool: op.Tool, Headline: p.plainHeadline(ctx, c), Amount: totalsOf(c.Plan.Effects).Amount(), Reversible: op.Reversible,
+		ID: op.ID, Tool: op.Tool, Headline: headline(c.Plan.Headline, spec, c.Plan.Args, redacted), Amount: totalsOf(c.Plan.Effects).Amount(), Reversible: op.Reversible,
 		Agent: op.Agent.Name, Asked: p.when(op.CreatedAt), Total: places(op.Requirement), Round: op.Round, Badge: badgeOf(op.State),
 		Settled: op.State != ledger.AwaitingApproval,
 	}
@@ -167,13 +173,6 @@ func (p *Pages) queueRow(ctx context.Context, me identity.Operator, id string) (
 		row.Yours, row.WhyNot = false, "time is over"
 	}
 	return row, nil
-}
-
-// plainHeadline is the headline for a list: one line, sensitive values hidden,
-// and cut where it is long; the operation's page has all of it.
-func (p *Pages) plainHeadline(ctx context.Context, c approvals.Card) string {
-	_, redacted := p.redact(ctx, c.Operation, c.Plan)
-	return cutTo(drawer{mask: maskOf(c.Plan.Args, redacted)}.hide(c.Plan.Headline), headChars)
 }
 
 // shortWhyNot says in a few words why an ask is not the viewer's to decide.
