@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +25,15 @@ import (
 // far, and what may be done now.
 type operationPage struct {
 	frame
-	ID       string
-	Tool     string
+	ID   string
+	Tool string
+	// Line is the headline as the heading draws it, and Headline all of it.
+	Line     []piece
 	Headline value
 	Standing standing
-	Drill    bool
+	// Drift is what changed since the last round.
+	Drift []driftRow
+	Drill bool
 
 	// Heads are headings in the tense of the state.
 	Heads    heads
@@ -62,6 +67,22 @@ type undoView struct {
 	Nothing bool
 	// Text is the tool's own word on it, if any.
 	Text string
+}
+
+// takenBack is how a manifest's undo is put in words when it has none of its own.
+var takenBack = regexp.MustCompile(`(?s)^Taken back by ([a-z0-9_]+)(?:, while (.+))?\.$`)
+
+// undoOf words the undo. What can't be counted on is not promised: "taken back by"
+// becomes "may take it back".
+func undoOf(op ledger.Operation, text string) undoView {
+	v := undoView{Reversible: op.Reversible, Nothing: op.State.Void(), Text: text}
+	if m := takenBack.FindStringSubmatch(text); m != nil && !op.Reversible {
+		v.Text = m[1] + " may take it back"
+		if m[2] != "" {
+			v.Text += " while " + m[2]
+		}
+	}
+	return v
 }
 
 // rowList is rows with the ones behind "show all": a page of thousands hides
@@ -163,9 +184,9 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 
 	v := &operationPage{
 		frame: p.frame(r, "approvals", op.Tool+" · "+op.ID), ID: op.ID, Tool: op.Tool,
-		Headline: d.text("text", d.hide(plan.Headline)), Standing: standingOf(card, frozen, events),
+		Headline: d.text("text", d.hide(plan.Headline)), Standing: standingOf(card, frozen, events, evidence, me.ID),
 		Drill: op.EvidenceBoundary == "drill", Unloaded: spec == nil,
-		Heads: headsOf(op), Undo: undoView{Reversible: op.Reversible, Nothing: op.State.Void(), Text: d.hide(plan.UndoText)},
+		Heads: headsOf(op), Undo: undoOf(op, d.hide(plan.UndoText)),
 		Totals: totalsOf(plan.Effects), Effects: d.effects(plan.Effects),
 		Who: p.who(ctx, me, op), Rule: p.rule(card, me), Duplicates: p.duplicates(card.Duplicates),
 		Sent: sent(d, op, plan, redacted), Timeline: p.timeline(me, card, events),
@@ -178,6 +199,9 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 	if spec != nil {
 		s = schemaOf(spec.InputSchema)
 	}
+	v.Line = headline(plan.Headline, spec, plan.Args, redacted)
+	v.Standing.Quote = d.hide(v.Standing.Quote)
+	v.Drift = p.drift(ctx, d, op, plan, events)
 	v.Arguments, v.Words = split(d.rows(plan.Args, redacted, s))
 	for _, b := range plan.Basis {
 		v.Basis = append(v.Basis, row{Path: []string{b.Field}, Value: d.value(b.Value)})
@@ -316,9 +340,13 @@ func operationMark(op ledger.Operation) string { return strconv.FormatInt(op.Ver
 
 // rule says who must say yes, and who has.
 type ruleView struct {
-	Asks    bool
-	Waits   bool // people are still asked
-	Text    string
+	Asks  bool
+	Waits bool // people are still asked
+	Text  string
+	// Amount says the rule's condition on an amount in words, if it is one; Nobody
+	// the condition under which nobody is asked.
+	Amount  string
+	Nobody  string
 	Groups  string
 	Total   int
 	Given   int
@@ -354,7 +382,7 @@ type saidView struct {
 func (p *Pages) rule(c approvals.Card, me identity.Operator) ruleView {
 	op := c.Operation
 	v := ruleView{
-		Asks: op.Requirement.Asks(), Text: op.Requirement.Rule, Groups: quorum(op.Requirement.Groups),
+		Asks: op.Requirement.Asks(), Text: op.Requirement.Rule, Amount: ruleAmount(op.Requirement.Rule), Nobody: nobodyWhen(op.Requirement.Rule), Groups: quorum(op.Requirement.Groups),
 		Total: places(op.Requirement), Missing: c.Missing, Round: op.Round,
 	}
 	v.Given = v.Total - v.Missing

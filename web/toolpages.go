@@ -48,7 +48,11 @@ type fact struct {
 }
 
 // ruleRow is one approval rule: first match wins.
-type ruleRow struct{ When, Then string }
+type ruleRow struct {
+	When, Then string
+	// Amount says a condition on an amount in words, if it is one.
+	Amount string
+}
 
 func (p *Pages) tools(w http.ResponseWriter, r *http.Request) {
 	g, err := p.cfg.Ledger.Guard(r.Context(), person(r.Context()).Tenant)
@@ -130,7 +134,7 @@ func approvalInShort(rules []tools.ApprovalRule) string {
 func ruleRows(rules []tools.ApprovalRule) []ruleRow {
 	rows := make([]ruleRow, 0, len(rules))
 	for _, r := range rules {
-		row := ruleRow{When: r.When}
+		row := ruleRow{When: r.When, Amount: amountWords(r.When)}
 		switch r.Outcome {
 		case tools.OutcomeAuto:
 			row.Then = "nobody is asked"

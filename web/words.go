@@ -51,8 +51,8 @@ type standing struct {
 }
 
 // standingOf puts a state in plain words. frozen is the freeze that holds the
-// tool, if any.
-func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing {
+// tool, if any; me is the viewer.
+func standingOf(c approvals.Card, frozen string, events []ledger.Event, evidence []ledger.Evidence, me string) standing {
 	op := c.Operation
 	s := standing{badge: badgeOf(op.State)}
 	if op.Reason != nil {
@@ -91,6 +91,9 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing
 		if op.Adopted {
 			s.Meaning = "It had already been done outside; the gateway sent nothing."
 		}
+		if st, ok := statedEnd(op, "stated_happened", tools.Succeeded, evidence); ok {
+			s.said("A person says that it happened.", st, me)
+		}
 	case ledger.Compensating:
 		s.Meaning = "It happened, and its undo is under way."
 		s.Next = "The undo is an operation of its own."
@@ -101,6 +104,9 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing
 		s.Meaning = "It certainly had no effect."
 		s.From = "why"
 		s.Next = "The agent may preview it again, also with other arguments."
+		if st, ok := statedEnd(op, "stated_no_effect", tools.NoEffect, evidence); ok {
+			s.said("A person says that it did not happen.", st, me)
+		}
 	case ledger.Rejected:
 		s.Meaning = "A person said no. Nothing was sent."
 		s.From = "the reason, which the agent reads"
@@ -124,6 +130,32 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event) standing
 		s.Quote = ""
 	}
 	return s
+}
+
+// statedEnd reports that a person's statement is what ended the operation, with
+// the statement as far as it is known.
+func statedEnd(op ledger.Operation, code string, proves tools.Verdict, evidence []ledger.Evidence) (ledger.Evidence, bool) {
+	var st ledger.Evidence
+	for _, e := range slices.Backward(evidence) {
+		if e.Kind == "statement" && e.Verdict == proves {
+			st = e
+			break
+		}
+	}
+	coded := op.Reason != nil && op.Reason.Code == code
+	if st.Because == "" && coded {
+		st.Because = op.Reason.Text
+	}
+	newest := len(evidence) > 0 && evidence[len(evidence)-1].Kind == "statement" && evidence[len(evidence)-1].Verdict == proves
+	return st, coded || newest
+}
+
+// said puts a person's word in the place of proof: who says so, and why.
+func (s *standing) said(meaning string, st ledger.Evidence, me string) {
+	s.Meaning, s.Quote, s.From = meaning, st.Because, "how this person knows"
+	if st.By.ID != "" {
+		s.From = actorName(st.By, me) + ", on how it is known"
+	}
 }
 
 // heads are headings that depend on whether it is still ahead, has happened, may
