@@ -62,7 +62,7 @@ func TestBrowser_SetUpApproveWatch(t *testing.T) {
 	require.Equal(t, "text", b.eval(`document.getElementById("password").type`))
 	b.goes(chromedp.Click(css(`form[action="/setup"] button`)))
 	require.Equal(t, "/approvals", b.eval(`location.pathname`))
-	require.Contains(t, b.text(".queue"), "send_gift ord_9")
+	require.Contains(t, b.text(".queue"), "send_gift “ord_9”")
 
 	// Two steps: the first click opens, and without the tick nothing is sent.
 	b.goes(chromedp.Click(css(".queue .go")))
@@ -104,11 +104,14 @@ func TestBrowser_LivePagesKeepStill(t *testing.T) {
 	b.eval(`(window.same = "the same page")`)
 	r.decide(tomas, first.ID, "reject", "Wrong customer.")
 	b.wait(`document.querySelector(".queue li.settled")?.textContent.includes("Rejected")`)
+	b.wait(`document.querySelector(".pill").textContent === "1 waiting"`)
+	b.eval(`document.querySelector("#menu a:nth-child(2)").focus() || "focused"`)
 	third := r.ask(r.agent, "refund_payment", args("case", "3", "payment_id", "pay_a7", "amount", 3000))
 	b.wait(`document.querySelectorAll(".queue li").length === 3`)
 	require.Equal(t, "row-"+first.ID+" row-"+second.ID+" row-"+third.ID, b.eval(`[...document.querySelectorAll(".queue li")].map(e => e.id).join(" ")`))
 	require.Equal(t, "the same page", b.eval(`window.same`))
-	require.Equal(t, "2 waiting", b.eval(`document.querySelector(".pill").textContent`), "the menu counts along")
+	b.wait(`document.querySelector(".pill").textContent === "2 waiting"`) // the menu counts along
+	require.Equal(t, "/operations", b.eval(`document.activeElement.getAttribute("href")`), "and keeps the focus")
 
 	b.do(chromedp.Navigate(r.server.URL+"/operations/"+second.ID),
 		chromedp.Click(css(".reject summary")), chromedp.SendKeys(css(".reject textarea"), "The invoice says"))
@@ -121,6 +124,8 @@ func TestBrowser_LivePagesKeepStill(t *testing.T) {
 	// When the ask ends the buttons go.
 	r.decide(r.operator("lena", "finance"), second.ID, "reject", "Not ours.")
 	b.wait(`document.querySelector(".reject") === null`)
+	b.wait(`document.querySelector("#menu [aria-current]").getAttribute("href") === "/operations"`)
+	b.wait(`document.querySelector(".pill").textContent === "1 waiting"`)
 	b.quiet()
 }
 
