@@ -160,7 +160,7 @@ type Decision struct {
 // The longest reason and effect id in bytes.
 const (
 	maxReason   = 2000
-	maxEffectID = 256
+	maxEffectID = 255
 )
 
 // checkText refuses what the record could not give back as it was said; a form
