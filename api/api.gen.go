@@ -418,7 +418,8 @@ type Next struct {
 	// - `wait_for_people`: people are asked; ask `url` now and then, do nothing else about it
 	// - `preview_again`: start over with a new preview
 	// - `fix_arguments`: correct what the pointers name, then send the request again
-	// - `use_first_result`: the intent was served already; take the operation's result
+	// - `use_first_result`: the intent was served already or is under way; go by the enclosed operation, and send
+	//   `again_of` only when its effect is really wanted once more
 	// - `repeat_commit`: send the same commit again, with the same token
 	// - `repeat`: send the same request again after `after_seconds`
 	// - `stop`: do not go on with this; do not look for a way around it
@@ -434,15 +435,16 @@ type Next struct {
 }
 
 // NextAction - `commit`: look at the effects, then commit with the token
-// - `done`: it happened; nothing is left to do
-// - `poll`: ask `url` again after `after_seconds`
-// - `wait_for_people`: people are asked; ask `url` now and then, do nothing else about it
-// - `preview_again`: start over with a new preview
-// - `fix_arguments`: correct what the pointers name, then send the request again
-// - `use_first_result`: the intent was served already; take the operation's result
-// - `repeat_commit`: send the same commit again, with the same token
-// - `repeat`: send the same request again after `after_seconds`
-// - `stop`: do not go on with this; do not look for a way around it
+//   - `done`: it happened; nothing is left to do
+//   - `poll`: ask `url` again after `after_seconds`
+//   - `wait_for_people`: people are asked; ask `url` now and then, do nothing else about it
+//   - `preview_again`: start over with a new preview
+//   - `fix_arguments`: correct what the pointers name, then send the request again
+//   - `use_first_result`: the intent was served already or is under way; go by the enclosed operation, and send
+//     `again_of` only when its effect is really wanted once more
+//   - `repeat_commit`: send the same commit again, with the same token
+//   - `repeat`: send the same request again after `after_seconds`
+//   - `stop`: do not go on with this; do not look for a way around it
 type NextAction string
 
 // Operation The ledger's record of one intent.
@@ -496,10 +498,20 @@ type OperationList struct {
 
 // OperationReason Why it ended or is in doubt.
 type OperationReason struct {
-	// Code Stable name.
+	// Code Stable name. On an operation that sending or a person has settled:
+	//
+	// - `stated_happened`, `stated_no_effect`: a person looked and said so; `text` is their reason
+	// - `not_sent`: nothing was sent
+	// - `refused_upstream`: the outside system refused it for certain
+	// - `already_done`: it was found already done outside
+	// - `no_proof`, `lease_lost`: sent, without an answer that proves what became of it
+	// - `rejected`, `expired`, `cancelled`: a person said no, nobody decided, or it was taken back
+	// - `contradicted`: evidence of an effect arrived after the operation had ended without one
+	//
+	// There may be others.
 	Code string `json:"code"`
 
-	// Text One sentence; may quote the outside system.
+	// Text One sentence; may quote the outside system or a person.
 	Text string `json:"text"`
 }
 
@@ -670,7 +682,8 @@ type Preview struct {
 
 // PreviewRequest defines model for PreviewRequest.
 type PreviewRequest struct {
-	// AgainOf Id of the newest operation under the key, which took effect and is wanted once more.
+	// AgainOf Id of the newest operation under the key, which took effect and is really wanted once more, for example
+	// because it was undone since. A person must then agree, whatever the policy says.
 	AgainOf string `json:"again_of,omitempty,omitzero"`
 
 	// IdempotencyKey The key of one intent: 1 to 255 of `A-Z a-z 0-9 . _ : / @ + % ~ = -`, starting with a letter or digit. Exact, so

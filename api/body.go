@@ -35,7 +35,7 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 			err = x.route.body.check(body)
 		}
 		if err != nil {
-			s.refuse(w, r, err)
+			s.refuse(w, r, s.advise(x.who, toolInPath(r), err))
 			return
 		}
 		x.body = body

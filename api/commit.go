@@ -10,7 +10,7 @@ func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (Co
 	// Only a name that no tool can ever have is refused here: a tool that was
 	// withdrawn still answers the repeats of its commits.
 	if !toolForm.MatchString(r.Tool) {
-		return nil, toolNotFound()
+		return nil, h.advise(of(ctx).who, r.Tool, toolNotFound())
 	}
 	wait := secondsOf(r.Params.Wait, defaultWait)
 	h.patient(ctx, wait)
@@ -20,7 +20,7 @@ func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (Co
 		RequestID: x.requestID, Wait: wait,
 	})
 	if err != nil {
-		return nil, err
+		return nil, h.advise(x.who, r.Tool, err)
 	}
 	o := h.opened(ctx, res.Operation)
 	if res.Replayed {

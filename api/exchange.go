@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"countersign/fault"
+	"countersign/strictjson"
 )
 
 // exchange is what is known of one request while it is answered.
@@ -99,7 +100,7 @@ func (s *Server) logRequest(r *http.Request, x *exchange, status int, took time.
 	}
 	s.cfg.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
 		slog.String("method", r.Method), slog.String("route", path), slog.Int("status", status),
-		slog.String("request_id", x.requestID), slog.String("caller", x.who.id()), slog.Duration("took", took))
+		slog.String("request_id", x.requestID), slog.String("caller", x.who.id()), slog.Float64("took_ms", float64(took.Microseconds())/1000))
 }
 
 // knownHost answers only for the names that are ours, against DNS rebinding
@@ -156,6 +157,9 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 func noSuch(path string) error {
 	switch {
 	case strings.HasPrefix(path, "/v1/tools/"):
+		if name, _, below := strings.Cut(strings.TrimPrefix(path, "/v1/tools/"), "/"); below && toolForm.MatchString(name) {
+			return noRoute(name)
+		}
 		return toolNotFound()
 	case strings.HasPrefix(path, "/v1/operations/"):
 		return operationNotFound()
@@ -186,5 +190,9 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	s.refuse(w, r, fault.New(fault.MethodNotAllowed, "%s is not possible here.", r.Method))
+	detail := strictjson.Echo(r.Method) + " is not possible here"
+	if len(allowed) > 0 {
+		detail += "; use " + strings.Join(allowed, " or ")
+	}
+	s.refuse(w, r, fault.New(fault.MethodNotAllowed, "%s.", detail))
 }

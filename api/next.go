@@ -54,6 +54,9 @@ func (s *Server) nextByState(op ledger.Operation) Next {
 		if op.Adopted {
 			return now(NextActionDone, fmt.Sprintf("It was found already done outside, as %s; nothing was sent. Nothing is left to do.", op.EffectID))
 		}
+		if op.Reason != nil && op.Reason.Code == statedHappened {
+			return now(NextActionDone, fmt.Sprintf("A person stated that it happened%s; %s is the outside system's own id. Nothing is left to do.", because(op), op.EffectID))
+		}
 		return now(NextActionDone, fmt.Sprintf("It happened; %s is the outside system's own id. Nothing is left to do.", op.EffectID))
 	case ledger.Compensating:
 		return now(NextActionDone, "It happened, and is being taken back. Nothing is left to do.")
@@ -66,7 +69,7 @@ func (s *Server) nextByState(op ledger.Operation) Next {
 		if op.Reopened {
 			return now(NextActionPreviewAgain, "A person said no"+because(op)+", and later that it may be asked again. Preview again if it is still wanted.")
 		}
-		return now(NextActionStop, "A person said no"+because(op)+". Do not ask for the same again and do not try another way to the same end.")
+		return now(NextActionStop, saidNo(op)+" Do not ask for the same again or reach the same end by other means. If the reason asks for something else, preview that.")
 	case ledger.Expired:
 		return now(NextActionPreviewAgain, "It ended without being sent"+because(op)+". Preview again if it is still wanted.")
 	case ledger.Cancelled:
@@ -74,6 +77,18 @@ func (s *Server) nextByState(op ledger.Operation) Next {
 	default:
 		return now(NextActionStop, "Its state is not known to this version of the gateway.")
 	}
+}
+
+// statedHappened is the code of the reason when a person's word, and no answer
+// of the outside system, is the evidence.
+const statedHappened = "stated_happened"
+
+// saidNo quotes a person's no as sentences.
+func saidNo(op ledger.Operation) string {
+	if op.Reason == nil || op.Reason.Text == "" {
+		return "A person said no."
+	}
+	return "A person said no: " + strings.TrimRight(op.Reason.Text, ". ") + "."
 }
 
 // because quotes the reason of an end or a doubt, without its full stop.

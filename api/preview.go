@@ -28,7 +28,7 @@ func (h handlers) PreviewTool(ctx context.Context, r PreviewToolRequestObject) (
 	}
 	res, err := h.cfg.Preview.Preview(ctx, req)
 	if err != nil {
-		return nil, underArgs(err)
+		return nil, h.advise(of(ctx).who, r.Tool, underArgs(err))
 	}
 	if res.Operation != nil {
 		return h.stands(ctx, *res.Operation)
@@ -62,14 +62,34 @@ func (h handlers) stands(ctx context.Context, op ledger.Operation) (PreviewToolR
 	out.ArgsDigest = op.ArgsDigest
 	out.Warnings = []Warning{}
 	out.Operation = again(o)
-	out.Next = Next{
-		Action: NextActionUseFirstResult,
-		Text:   "This intent was served already: the operation holds the first result, and its next says what to do about it. Do not commit again.",
-	}
+	out.Next = Next{Action: NextActionUseFirstResult, Text: standingText(op)}
 	if visible(op, of(ctx).who) {
 		out.Next.URL = operationURL(op)
 	}
 	return PreviewTool200JSONResponse{Body: out, Headers: PreviewTool200ResponseHeaders{IdempotencyReplayed: true}}, nil
+}
+
+// standingText says what stands under a key, and how more could be had.
+func standingText(op ledger.Operation) string {
+	const its = " The operation is enclosed, and its next says what to do about it. Do not commit again."
+	switch op.State {
+	case ledger.Succeeded, ledger.Compensated:
+		return "This intent was served already: the operation holds the first result, and its next says what to do about it. Do not commit again. " +
+			"If it is really wanted once more (for example because it was undone since), preview again with again_of set to this operation's id; " +
+			"a person must then agree."
+	case ledger.Compensating:
+		return "This intent was served already, and is being taken back." + its
+	case ledger.AwaitingApproval:
+		return "This intent stands already and waits for people; nothing was sent yet." + its
+	case ledger.Pending:
+		return "This intent stands already and will be sent." + its
+	case ledger.Running:
+		return "This intent stands already and is being sent; there is no result yet." + its
+	case ledger.Unknown:
+		return "This intent stands already, and it may have happened; that is being found out." + its
+	default:
+		return "This intent stands already; it is " + string(op.State) + "." + its
+	}
 }
 
 // planned is what a plan and its requirement say.

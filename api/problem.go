@@ -43,6 +43,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		doc.Pointers = append(doc.Pointers, Pointer{Pointer: at.Pointer, Detail: at.Detail})
 		doc.Next.Pointers = append(doc.Next.Pointers, at.Pointer)
 	}
+	var better *advised
+	if errors.As(err, &better) {
+		better.on(&doc.Next)
+	}
 	if e.RetryAfter > 0 {
 		doc.Next.AfterSeconds = seconds(e.RetryAfter)
 	}

@@ -119,7 +119,7 @@ var problems = map[fault.Code]problem{
 	},
 	fault.RejectedBefore: {
 		409, "A person has already said no to this", NextActionStop, 0,
-		"Do not ask for the same again and do not try another way to the same end. A person can re-open the ask.",
+		"Do not ask for the same again or reach the same end by other means. If the person's reason asks for something else, preview that. A person can re-open the ask.",
 	},
 	fault.InvalidState: {
 		409, "The operation's state does not allow this", NextActionPoll, 0,
@@ -155,7 +155,7 @@ var problems = map[fault.Code]problem{
 	},
 	fault.IdempotencyKeyReused: {
 		422, "The idempotency key was used for something else", NextActionFixArguments, 0,
-		"One key stands for one intent. If you meant the earlier call, use its first result; if this is another intent, send another key.",
+		"One key stands for one intent. If you meant the earlier call, use its first result. Another intent needs another key: from you or the run where the tool takes it from there, else from other values of the arguments that make it.",
 	},
 	fault.IdempotencyKeyNeeded: {
 		422, "An idempotency key is needed", NextActionFixArguments, 0,

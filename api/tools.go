@@ -31,7 +31,7 @@ func (h handlers) GetTool(ctx context.Context, r GetToolRequestObject) (GetToolR
 	t, ok := h.cfg.Registry.Get(r.Tool)
 	switch {
 	case !ok:
-		return nil, toolNotFound()
+		return nil, h.advise(of(ctx).who, r.Tool, toolNotFound())
 	case !granted(ctx, t.Name):
 		return nil, fault.New(fault.ToolNotGranted, "This agent has no grant for the tool %s.", t.Name)
 	}
@@ -44,7 +44,7 @@ func (h handlers) CallTool(ctx context.Context, r CallToolRequestObject) (CallTo
 	// The version is that of the tool which is called, also under a reload.
 	t, err := h.cfg.Preview.Tool(r.Tool, agent, tools.Read)
 	if err != nil {
-		return nil, err
+		return nil, h.advise(of(ctx).who, r.Tool, err)
 	}
 	result, err := h.cfg.Preview.Call(ctx, agent, r.Tool, argsOf(ctx))
 	if err != nil {
@@ -53,10 +53,9 @@ func (h handlers) CallTool(ctx context.Context, r CallToolRequestObject) (CallTo
 	return CallTool200JSONResponse{Tool: t.Name, ToolVersion: t.Version, Result: result}, nil
 }
 
-// granted reports whether the caller may use a tool; an operator sees all.
+// granted reports whether the caller may use a tool.
 func granted(ctx context.Context, tool string) bool {
-	who := of(ctx).who
-	return who.operator != nil || who.agent.May(tool)
+	return mayUse(of(ctx).who, tool)
 }
 
 // toolOf shows a tool without its manifest: rules and expressions are for the
