@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -31,6 +32,8 @@ type agentAnswer struct {
 	// OwnerName is the name that people know the owner by.
 	OwnerName string `json:"owner_name"`
 	Key       string `json:"key,omitempty"`
+	// NobodyApproves: no enabled operator but the owner was there when it was made.
+	NobodyApproves bool `json:"nobody_approves,omitempty"`
 }
 
 // operatorAnswer is one operator; the link only when it was just made.
@@ -124,8 +127,19 @@ func (g *gateway) createAgent(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Asked before: once the agent is made, its key must not be lost to an error.
+	people, err := g.identity.ListOperators(r.Context(), tenant)
+	if err != nil {
+		return nil, err
+	}
 	a, key, err := g.identity.CreateAgent(r.Context(), tenant, in.Name, owner.ID, in.Tools)
-	return agentAnswer{Agent: a, OwnerName: owner.Name, Key: key}, err
+	return agentAnswer{Agent: a, OwnerName: owner.Name, Key: key, NobodyApproves: !someoneBeside(owner.ID, people)}, err
+}
+
+// someoneBeside reports whether there is an operator beside an agent's owner,
+// whose own yes does not count. Groups are not looked at.
+func someoneBeside(owner string, people []identity.Operator) bool {
+	return slices.ContainsFunc(people, func(o identity.Operator) bool { return o.ID != owner && o.DisabledAt.IsZero() })
 }
 
 func (g *gateway) listAgents(r *http.Request) (any, error) {

@@ -28,7 +28,7 @@ func agentCreateCommand(p *program) *cobra.Command {
 		Short: "Make an agent and show its key, once",
 		Long: `Make an agent. Its key is written to stdout, this once: only a hash of it is
 kept. The owner is an operator who answers for the agent, and whose yes does not
-count when people are asked about what it does.
+count when people are asked about what it does; so there must be another one.
 
 What was not granted is denied. '*' alone grants every tool, also those that are
 added later.`,
@@ -42,6 +42,9 @@ added later.`,
 				return err
 			}
 			p.note("The key of %s is shown this once; only its hash is kept. Whoever has it can act as the agent.\nKeep it in a file of mode 0600, and name that in COUNTERSIGN_AGENT_KEY_FILE.", made.Name)
+			if made.NobodyApproves {
+				p.note("warning: %s is the only operator and owns %s: nobody can approve what it asks. Make another: countersign operator create NAME --group GROUP", made.OwnerName, made.Name)
+			}
 			return p.answer(made, func(w io.Writer) { row(w, made.Key) })
 		},
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"countersign/identity"
 )
 
 func doctorCommand(p *program) *cobra.Command {
@@ -177,10 +179,41 @@ func (d *doctor) checkGateway(ctx context.Context) {
 			d.warn("gateway", "Restart it when you mean to run this version.", "running as process %d, version %s; this program is %s", s.PID, s.Version, version())
 		}
 		d.ok("ledger", "open in the gateway, schema version %d, checked at its start to be durable (write-ahead log, flush at each commit)", s.Schema)
+		d.checkPeople(ctx, running)
 		return
 	}
 	d.ok("gateway", "none runs on this data folder")
 	d.checkLedger(ctx)
+}
+
+// checkPeople looks whether each agent has somebody who may approve for it. Only
+// a running gateway is asked: to open the ledger here would change it.
+func (d *doctor) checkPeople(ctx context.Context, gateway *admin) {
+	var people []operatorAnswer
+	var agents []agentAnswer
+	err := errors.Join(gateway.call(ctx, http.MethodGet, "/operators", nil, &people), gateway.call(ctx, http.MethodGet, "/agents", nil, &agents))
+	if err != nil {
+		d.fail("operators", "Look at the gateway's log.", "they can't be listed: %v", err)
+		return
+	}
+	var enabled []identity.Operator
+	for _, o := range people {
+		if o.DisabledAt.IsZero() {
+			enabled = append(enabled, o.Operator)
+		}
+	}
+	var alone []string
+	for _, a := range agents {
+		if a.RevokedAt.IsZero() && !someoneBeside(a.Owner, enabled) {
+			alone = append(alone, a.Name)
+		}
+	}
+	if len(alone) > 0 {
+		d.warn("operators", "Make another: countersign operator create NAME --group GROUP. Whoever owns an agent can't approve for it.",
+			"nobody can approve what %s asks: there is no operator beside its owner", strings.Join(alone, ", "))
+		return
+	}
+	d.ok("operators", "%s; each agent has one beside its owner", count(len(enabled), "operator"))
 }
 
 // checkLedger looks at a ledger that nobody has open.

@@ -130,8 +130,10 @@ Next:
        countersign tool validate %[2]s -c %[1]s
   2. Start the gateway:
        countersign serve -c %[1]s
-  3. Make yourself an operator, and open the link that it prints:
+  3. Make two operators, yourself and a colleague; each opens the link that is
+     printed. Whoever owns the agent can't approve for it:
        countersign operator create me --group support -c %[1]s
+       countersign operator create colleague --group support -c %[1]s
   4. Make an agent; its key is shown once:
        countersign agent create my-agent --owner me --tools close_ticket -c %[1]s
   5. Is everything as it should be?
