@@ -28,9 +28,14 @@ const (
 
 // checkKeys reads the signing keys as the gateway would.
 func (d *doctor) checkKeys() {
-	set, err := tokens.Load(filepath.Join(d.data, keyFile), tokens.KeyOptions{Retention: time.Duration(d.cfg.Tokens.Retention)})
+	path := filepath.Join(d.data, keyFile)
+	set, err := tokens.Load(path, tokens.KeyOptions{Retention: time.Duration(d.cfg.Tokens.Retention)})
 	if errors.Is(err, fs.ErrNotExist) {
-		d.ok("signing keys", "not there yet; init or the first start makes them")
+		d.keysMissing(path)
+		return
+	}
+	if info, statErr := os.Stat(path); err != nil && statErr == nil && info.Mode().Perm()&0o077 != 0 {
+		d.fail("signing keys", "chmod 600 "+path, "%v", err)
 		return
 	}
 	if err != nil {
@@ -48,6 +53,22 @@ func (d *doctor) checkKeys() {
 			return
 		}
 		d.ok("signing keys", "signing since %s; rotate after %s", when(k.CreatedAt), k.CreatedAt.Add(keyAge).UTC().Format(time.DateOnly))
+	}
+}
+
+// keysMissing tells keys that were lost from those that were not made yet:
+// whatever opens a ledger makes them, so where a ledger is, there were keys.
+func (d *doctor) keysMissing(path string) {
+	_, err := os.Stat(filepath.Join(d.data, ledgerFile))
+	switch {
+	case d.running != nil:
+		d.fail("signing keys", "Restore the file from a backup, if there is one; do not restart before.",
+			"%s is gone. The gateway signs with what it has read; its next start makes a new key, and then all tokens that are out are void, and so are the answers to their repeats", path)
+	case err == nil:
+		d.fail("signing keys", "Restore the file from a backup, if there is one, before serve starts.",
+			"%s is gone, and the ledger is there. serve will make a new key: then all tokens that are out are void, and so are the answers to their repeats", path)
+	default:
+		d.ok("signing keys", "not there yet; init or the first start makes them")
 	}
 }
 
