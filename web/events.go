@@ -131,7 +131,11 @@ func (p *Pages) watch(ctx context.Context, r *http.Request, me identity.Operator
 		wake, stop = p.cfg.Ledger.Watch(id)
 		return func() (string, error) {
 			op, err := p.cfg.Ledger.Operation(ctx, me.Tenant, id)
-			return operationMark(op), err
+			if err != nil {
+				return "", err
+			}
+			n, _, err := p.waiting(ctx, me.Tenant)
+			return pageMark(op, n), err
 		}, wake, stop
 	}
 	wake, stop = p.cfg.Ledger.Changes()

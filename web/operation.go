@@ -216,7 +216,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 	done := r.URL.Query().Get("done")
 	v.Notice = doneNotice(done, card, evidence, me)
 	v.Self = address("/operations/"+op.ID, liveParam, "1", "done", done)
-	v.Stream = address("/events", "operation", op.ID, "seen", operationMark(op))
+	v.Stream = address("/events", "operation", op.ID, "seen", pageMark(op, v.Waiting))
 	return v, nil
 }
 
@@ -335,8 +335,13 @@ func outcome(d drawer, op ledger.Operation) *outcomeView {
 	}
 }
 
-// operationMark names what the page of an operation shows.
+// operationMark names an operation as it stands.
 func operationMark(op ledger.Operation) string { return strconv.FormatInt(op.Version, 10) }
+
+// pageMark names what the page of an operation shows, with the number in its menu.
+func pageMark(op ledger.Operation, waiting int) string {
+	return operationMark(op) + "." + strconv.Itoa(waiting)
+}
 
 // rule says who must say yes, and who has.
 type ruleView struct {

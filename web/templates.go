@@ -2,7 +2,9 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -148,15 +150,19 @@ func (p *Pages) frame(r *http.Request, section, title string) frame {
 	}
 	f.Person = o.Name
 	// The number in the menu is a courtesy; a page does not fail for it.
-	if page, err := p.cfg.Approvals.Queue(r.Context(), o.Tenant, "", queueLimit); err == nil {
-		f.Waiting, f.More = len(page.Operations), page.Next != ""
-	}
-	needed := true
-	doubts := ledger.Filter{Tenant: o.Tenant, States: []ledger.State{ledger.Unknown}, OnList: &needed, Limit: queueLimit}
-	if page, err := p.cfg.Ledger.List(r.Context(), doubts); err == nil {
-		f.Waiting, f.More = f.Waiting+len(page.Operations), f.More || page.Next != ""
+	if n, more, err := p.waiting(r.Context(), o.Tenant); err == nil {
+		f.Waiting, f.More = n, more
 	}
 	return f
+}
+
+// waiting counts what waits for people: requests for approval, and unknown
+// outcomes that only a person can settle, each up to a full page.
+func (p *Pages) waiting(ctx context.Context, tenant string) (n int, more bool, err error) {
+	asks, err1 := p.cfg.Approvals.Queue(ctx, tenant, "", queueLimit)
+	needed := true
+	doubts, err2 := p.cfg.Ledger.List(ctx, ledger.Filter{Tenant: tenant, States: []ledger.State{ledger.Unknown}, OnList: &needed, Limit: queueLimit})
+	return len(asks.Operations) + len(doubts.Operations), asks.Next != "" || doubts.Next != "", errors.Join(err1, err2)
 }
 
 // render writes a page once it is whole. v is a struct around a frame.
