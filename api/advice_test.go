@@ -189,6 +189,8 @@ func TestAdvice_Stated(t *testing.T) {
 	id := r.doubt()
 	long := strings.Repeat("x", 256)
 	r.want(post("/v1/operations/"+id+"/resolve", "", `{"outcome":"happened","effect_id":"`+long+`","reason":"seen"}`).as(r.ann), 422, "decision_invalid")
+	wide := strings.Repeat("é", 128) // few characters and too many bytes
+	r.want(post("/v1/operations/"+id+"/resolve", "", `{"outcome":"happened","effect_id":"`+wide+`","reason":"seen"}`).as(r.ann), 422, "too_long")
 	done := r.want(post("/v1/operations/"+id+"/resolve", "", `{"outcome":"happened","effect_id":"`+long[1:]+`","reason":"It is in the log."}`).as(r.ann), 200, "")
 	require.Equal(t, "stated_happened", done.str("reason", "code"))
 	require.True(t, strings.HasPrefix(done.str("next", "text"), "A person stated that it happened"), done.str("next", "text"))

@@ -293,7 +293,7 @@ type CallResult struct {
 
 // CancelRequest defines model for CancelRequest.
 type CancelRequest struct {
-	// Reason In words, for whoever reads it later.
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 	Reason Reason `json:"reason,omitempty,omitzero"`
 }
 
@@ -338,7 +338,7 @@ type DecisionRequest struct {
 	// Decision Exactly one of the two words.
 	Decision DecisionRequestDecision `json:"decision"`
 
-	// Reason In words, for whoever reads it later.
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 	Reason Reason `json:"reason,omitempty,omitzero"`
 
 	// ShownDigest `shown_digest` of the approval that was shown.
@@ -750,24 +750,24 @@ type PublicKeyKty string
 // PublicKeyUse defines model for PublicKey.Use.
 type PublicKeyUse string
 
-// Reason In words, for whoever reads it later.
+// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 type Reason = string
 
 // ReopenRequest defines model for ReopenRequest.
 type ReopenRequest struct {
-	// Reason In words, for whoever reads it later.
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 	Reason Reason `json:"reason"`
 }
 
 // ResolveRequest defines model for ResolveRequest.
 type ResolveRequest struct {
-	// EffectID The outside system's own id of the effect. Needed with `happened`, and only there.
+	// EffectID The outside system's own id of the effect, at most 255 bytes in UTF-8. Needed with `happened`, and only there.
 	EffectID string `json:"effect_id,omitempty,omitzero"`
 
 	// Outcome What the person found out.
 	Outcome ResolveRequestOutcome `json:"outcome"`
 
-	// Reason In words, for whoever reads it later.
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 	Reason Reason `json:"reason"`
 }
 
