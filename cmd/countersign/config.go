@@ -232,11 +232,8 @@ func (c Config) toolPaths() []string {
 // upstreamNames lists the upstreams in order.
 func (c Config) upstreamNames() []string { return slices.Sorted(maps.Keys(c.Upstreams)) }
 
-// loopback reports that nobody but this machine reaches Listen.
-func (c Config) loopback() bool {
-	return onLoopback(c.Listen) && (c.PeopleListen == "" || onLoopback(c.PeopleListen))
-}
-
+// onLoopback reports that an address of a listener is reached from this machine
+// only.
 func onLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	return isLoopback(host)

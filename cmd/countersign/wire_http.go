@@ -78,7 +78,7 @@ func (g *gateway) hosts(public string) []string {
 	if u, err := url.Parse(public); err == nil {
 		hosts = append(hosts, u.Hostname())
 	}
-	if g.cfg.loopback() {
+	if onLoopback(g.cfg.Listen) || onLoopback(g.cfg.PeopleListen) {
 		hosts = append(hosts, "localhost", "127.0.0.1", "::1")
 	}
 	return hosts
