@@ -21,13 +21,15 @@ type gateConn struct {
 	bytes  int64 // written since arm
 	// first is asked once, just before the first byte.
 	first func() error
+	// refused is what first said, when it refused.
+	refused error
 }
 
 // arm prepares the gate for one request. first may refuse it at the last moment.
 func (c *gateConn) arm(first func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.began, c.bytes, c.first = false, 0, first
+	c.began, c.bytes, c.first, c.refused = false, 0, first, nil
 }
 
 // Write implements net.Conn.
@@ -54,7 +56,7 @@ func (c *gateConn) pass(n int) error {
 	}
 	if !c.began && c.first != nil {
 		if err := c.first(); err != nil {
-			c.sealed = true
+			c.sealed, c.refused = true, err
 			return err
 		}
 	}
@@ -69,6 +71,14 @@ func (c *gateConn) seal() (began bool) {
 	defer c.mu.Unlock()
 	c.sealed = true
 	return c.began
+}
+
+// refusal is why the first byte was refused, if it was. net/http may report the
+// closing of the connection instead.
+func (c *gateConn) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
 }
 
 // sent is the number of bytes written since arm.

@@ -138,7 +138,10 @@ func (s *sending) failed(out tools.Outcome, err error) tools.Outcome {
 	began := s.conn.seal()
 	s.conn.Close()
 	if !began {
-		if errors.Is(err, errSealed) {
+		switch refusal := s.conn.refusal(); {
+		case refusal != nil:
+			out.Because, out.Seen.Error = words(refusal), words(refusal)
+		case errors.Is(err, errSealed):
 			out.Because = "The connection was closed before anything was written."
 		}
 		return out
