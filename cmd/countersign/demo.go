@@ -129,6 +129,10 @@ func (d *demo) serve(ctx context.Context, ln, shopLn net.Listener, moved bool) (
 		return err
 	}
 
+	if err := d.writeConfig(cfg.Listen); err != nil {
+		return err
+	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.shop.Serve(shopLn) })
 	group.Go(func() error {
@@ -161,6 +165,14 @@ func (d *demo) config(port int) Config {
 		Allow:    []string{d.env.shopAddr()},
 	}}
 	return cfg
+}
+
+// demoConfig, in the data folder, lets the other commands find the demo.
+const demoConfig = "demo.yaml"
+
+func (d *demo) writeConfig(listen string) error {
+	text := "# The running demo, for commands such as: countersign operator create NAME -c data/demo.yaml\ndata: .\nlisten: " + listen + "\n"
+	return os.WriteFile(filepath.Join(d.data, demoConfig), []byte(text), 0o600)
 }
 
 // furnish makes the demo's operator and agent, asks for one refund, and gives a
@@ -211,7 +223,7 @@ func (d *demo) startOver() error {
 	}
 	for _, name := range []string{
 		ledgerFile, ledgerFile + "-wal", ledgerFile + "-shm", ledgerFile + ".lock", "signing-keys.json", "signing-keys.json.lock", "redact.key",
-		adminSocket, "shop", "demo.env",
+		adminSocket, "shop", demoConfig, "demo.env",
 	} {
 		if err := os.RemoveAll(filepath.Join(d.data, name)); err != nil {
 			return err

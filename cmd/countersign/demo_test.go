@@ -66,6 +66,9 @@ func TestDemo_Lines(t *testing.T) {
 		require.Equal(t, 1, effectLines(t, dir))
 		if round == 0 {
 			require.Contains(t, p.out.String(), "shop effects 1")
+			// A second person, as line 6 says.
+			require.Contains(t, p.out.String(), "operator create NAME --group finance -c data/demo.yaml")
+			require.Contains(t, command(t, dir, "operator", "create", "ann", "--group", "finance", "-c", "data/demo.yaml"), "/setup#")
 		}
 		require.Contains(t, p.out.String(), "A refund of 120.00 EUR waits for you")
 		p.stop()

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ func (d *demo) print(port int, moved bool, code string, waiting bool) {
 		fmt.Fprintf(&b, "%s4%s Nothing waits for you now; what was decided: http://%s/operations\n", bold, reset, host)
 	}
 	fmt.Fprintf(&b, "%s5%s Cut a reply in the shop, repeat 1 and 2 with ord_1002 (each time another order): \"unknown\"\n", bold, reset)
+	fmt.Fprintf(&b, "%s6%s Refunds above 500.00 EUR need two people: bin/countersign operator create NAME --group finance -c %s\n", bold, reset, filepath.Join(d.data, demoConfig))
 	fmt.Fprintf(&b, "%sCtrl-C ends it.%s\n", dim, reset)
 	// A terminal that is gone is no reason to stop.
 	_, _ = io.WriteString(d.out, b.String())
