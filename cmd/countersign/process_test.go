@@ -26,19 +26,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// binary builds the program once for all tests of this package.
+// binary builds the program once for all tests of this package. It always lies
+// at the same place, so that runs leave nothing behind.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "countersign-test-")
+	dir, err := filepath.Abs(filepath.Join("..", "..", ".ci", "tmp", "test"))
 	if err != nil {
 		return "", err
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, "countersign")
-	cmd := exec.Command("go", "build", "-o", path, ".")
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	cmd := exec.Command("go", "build", "-o", fresh, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the program: %w\n%s", err, out)
 	}
-	return path, nil
+	return path, os.Rename(fresh, path)
 })
 
 // process is one running program.
