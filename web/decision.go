@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -173,20 +174,18 @@ func (p *Pages) ticked(r *http.Request, id, word string) error {
 
 // reopen lets a rejected ask be asked again.
 func (p *Pages) reopen(w http.ResponseWriter, r *http.Request) {
-	id := chi.URLParam(r, "id")
-	if err := readForm(r); err != nil {
-		p.problem(w, r, err)
-		return
-	}
-	reason, err := neededReason(r)
-	if err == nil {
-		_, err = p.cfg.Approvals.Reopen(r.Context(), person(r.Context()), id, reason)
-	}
-	p.backToOperation(w, r, id, "reopen", err, typedForm{Form: "reopen", Reason: r.PostForm.Get("reason")})
+	p.withReason(w, r, "reopen", p.cfg.Approvals.Reopen)
 }
 
 // cancel takes back what was not sent.
 func (p *Pages) cancel(w http.ResponseWriter, r *http.Request) {
+	p.withReason(w, r, "cancel", p.cfg.Approvals.Cancel)
+}
+
+// withReason does what a form with nothing but a reason asks for.
+func (p *Pages) withReason(w http.ResponseWriter, r *http.Request, form string,
+	act func(ctx context.Context, who identity.Operator, id, reason string) (ledger.Operation, error),
+) {
 	id := chi.URLParam(r, "id")
 	if err := readForm(r); err != nil {
 		p.problem(w, r, err)
@@ -194,9 +193,9 @@ func (p *Pages) cancel(w http.ResponseWriter, r *http.Request) {
 	}
 	reason, err := neededReason(r)
 	if err == nil {
-		_, err = p.cfg.Approvals.Cancel(r.Context(), person(r.Context()), id, reason)
+		_, err = act(r.Context(), person(r.Context()), id, reason)
 	}
-	p.backToOperation(w, r, id, "cancel", err, typedForm{Form: "cancel", Reason: r.PostForm.Get("reason")})
+	p.backToOperation(w, r, id, form, err, typedForm{Form: form, Reason: r.PostForm.Get("reason")})
 }
 
 // resolve ends a doubt by a person's statement.
