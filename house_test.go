@@ -31,7 +31,7 @@ var (
 	plans    = append([]string{"tools"}, leaves...)
 	records  = append([]string{"ledger", "tokens", "identity"}, plans...)
 	services = append([]string{"approvals/policy"}, records...)
-	surfaces = append([]string{".", "preview", "commit", "approvals", "reconcile", "notify"}, services...)
+	surfaces = append([]string{".", "preview", "commit", "approvals", "reconcile", "notify", "audit"}, services...)
 
 	rooms = map[string][]string{
 		".":                {},
@@ -44,6 +44,7 @@ var (
 		"identity":         plans,
 		"store/*":          append([]string{"ledger", "identity"}, plans...),
 		"approvals/policy": records,
+		"audit":            records,
 		"preview":          services,
 		"commit":           services,
 		"approvals":        services,

@@ -59,7 +59,7 @@ func TestCommit_Order(t *testing.T) {
 	other := map[string]any{"order_id": "ord_1002", "reason": ""}
 	const old = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	freeze := func() {
-		_, err := r.ledger.Freeze(ctx, tenant, "", ledger.FreezeAll, ledger.Gateway("test"), "to test the order")
+		_, err := r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: ""}, ledger.FreezeAll, ledger.Gateway("test"), "to test the order")
 		require.NoError(t, err)
 	}
 	freeze()
@@ -97,7 +97,7 @@ func TestCommit_Order(t *testing.T) {
 
 	// An ask that a person has said no to, by a tool that is denied, on ground
 	// that has moved.
-	require.NoError(t, r.ledger.Unfreeze(ctx, tenant, ""))
+	require.NoError(t, r.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: ledger.Scope{Tenant: tenant, Tool: ""}, By: ledger.Gateway("test")}))
 	noticed := map[string]any{"case": "n-1", "subject": "s", "body": ""}
 	asked := r.want(commit("send_notice", r.clerk, forge(r.clerkID, "send_notice", version("send_notice"), "notice/n-1", 1, noticed, ""), ""), 202, "").str("id")
 	r.decide(asked, r.ann, "reject", "no").ok(200)
@@ -106,7 +106,7 @@ func TestCommit_Order(t *testing.T) {
 	r.want(commit("send_notice", r.clerk, rejected, ""), 409, "rejected_before")
 	denied := forge(r.clerkID, "denied_hold", version("denied_hold"), "denied/ord_1004", 1, map[string]any{"order_id": "ord_1004"}, "")
 	r.want(commit("denied_hold", r.clerk, denied, ""), 423, "tool_frozen")
-	require.NoError(t, r.ledger.Unfreeze(ctx, tenant, ""))
+	require.NoError(t, r.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: ledger.Scope{Tenant: tenant, Tool: ""}, By: ledger.Gateway("test")}))
 	r.want(commit("denied_hold", r.clerk, denied, ""), 403, "policy_denied")
 
 	// What an honest preview was read from moves under it.

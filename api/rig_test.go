@@ -120,7 +120,7 @@ func (r *rig) startServices(o options) {
 	r.identity = identity.New(identity.Config{
 		Store: r.store, Now: r.clock.Now, Argon2idFunc: cheapHash,
 		Revoke: func(ctx context.Context, tenant, agent string) error {
-			_, _, err := r.ledger.ChangeGuard(ctx, tenant, func(g *ledger.Guard) { g.Revoked = append(g.Revoked, agent) })
+			_, _, err := r.ledger.ChangeGuard(ctx, tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Revoked = append(g.Revoked, agent) })
 			return err
 		},
 	})
@@ -213,7 +213,7 @@ func (r *rig) inForce(keep func(*tools.Tool) bool) {
 		}
 	}
 	require.NoError(r.t, r.registry.Set(list))
-	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
+	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
 	require.NoError(r.t, err)
 }
 

@@ -153,7 +153,7 @@ func TestToken_Revoked(t *testing.T) {
 	spent := r.preview("ord_1001").str("commit_token")
 	unspent := r.preview("ord_1002").str("commit_token")
 	id := r.want(r.spend("hold_order", r.clerk, spent), 200, "").str("id")
-	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, func(g *ledger.Guard) { g.Generation++ })
+	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Generation++ })
 	require.NoError(t, err)
 	r.want(r.spend("hold_order", r.clerk, unspent), 401, "token_invalid")
 	require.Equal(t, id, r.want(r.spend("hold_order", r.clerk, spent), 200, "").str("id"))

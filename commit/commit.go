@@ -229,7 +229,7 @@ func (s *Service) tryOpen(ctx context.Context, r Request, c tokens.Claims, t *to
 	if err := s.cfg.Ledger.RefuseRejected(ctx, c.Tenant, r.Agent.ID, p.Tool, p.ArgsDigest); err != nil {
 		return ledger.Operation{}, false, err
 	}
-	if err := guardRow.Check(p.Tool, r.Agent.ID); err != nil {
+	if err := guardRow.Check(ledger.Subject{Tool: p.Tool, Agent: r.Agent.ID}); err != nil {
 		return ledger.Operation{}, false, err
 	}
 	req := policy.Stricter(p.Requirement, policy.Evaluate(&t.Spec, p.Plan))

@@ -181,7 +181,7 @@ func TestCommit_Order(t *testing.T) {
 	expire := func(w world) { w.clock.Add(5 * time.Minute) }
 	withdraw := func(w world) { require.NoError(t, w.registry.Set(nil)) }
 	freeze := func(w world) {
-		_, err := w.ledger.Freeze(ctx, tenant, "hold_order", ledger.FreezeNew, ledger.Gateway("test"), "a test")
+		_, err := w.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: "hold_order"}, ledger.FreezeNew, ledger.Gateway("test"), "a test")
 		require.NoError(t, err)
 	}
 	drift := func(w world) { tooltest.FakeOf(w.hold).SetWorld("status", "shipped") }
@@ -302,7 +302,7 @@ func TestCommit_ReplayOutlivesTokenAndKey(t *testing.T) {
 func TestCommit_LedgerGenerationVoidsTokens(t *testing.T) {
 	r := newRig(t, tooltest.FakeTool("hold_order"))
 	p := r.preview(agent, "hold_order", args("ord_1"))
-	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, func(g *ledger.Guard) { g.Generation++ })
+	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Generation++ })
 	require.NoError(t, err)
 	_, err = r.commit(agent, "hold_order", p.Token)
 	requireCode(t, err, fault.TokenInvalid)

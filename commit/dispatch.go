@@ -68,13 +68,17 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 		_, err := e.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
 		return nil, err
 	}
+	if waits, err := e.waitsItsTurn(ctx, op); waits || err != nil {
+		return nil, err
+	}
 	// The guard row comes first: whatever is evaluated below was in force at this
 	// epoch or later, and the mark fails if it moved since.
 	guard, err := e.cfg.Ledger.Guard(ctx, op.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	if _, frozen := guard.Frozen(op.Tool); frozen {
+	subject := ledger.Subject{Tool: op.Tool, Agent: op.Agent.ID, Undo: op.Parent != "", ByOperator: op.AskedBy != nil}
+	if _, frozen := guard.Stops(subject); frozen {
 		return nil, nil // looked at again after its claim
 	}
 	t, err := e.cfg.Registry.Version(ctx, op.ToolVersion)
@@ -99,7 +103,7 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 		// Never send what is not provably the plan that was decided on.
 		return nil, e.expire(ctx, op, "plan_damaged", "The stored plan is not the one that was decided on; nothing was sent.")
 	}
-	if err := guard.Check(op.Tool, op.Agent.ID); err != nil {
+	if err := guard.Check(subject); err != nil {
 		return nil, e.expire(ctx, op, "agent_revoked", "The agent's rights were taken away before it was sent.")
 	}
 	if moved, err := e.people(ctx, op, plan, t, current); moved || err != nil {
@@ -118,6 +122,16 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 		})
 	}
 	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, Timeout: t.Timeout}}, nil
+}
+
+// waitsItsTurn reports that the undo before this one, in the undo of a run, has
+// not succeeded. An undo that succeeded stays so, for no undo is undone.
+func (e *Executor) waitsItsTurn(ctx context.Context, op ledger.Operation) (bool, error) {
+	if op.After == "" {
+		return false, nil
+	}
+	before, err := e.cfg.Ledger.Operation(ctx, op.Tenant, op.After)
+	return before.State != ledger.Succeeded, err
 }
 
 // errNotInForce: this process has other rules than the guard row says, because a

@@ -22,7 +22,7 @@ func TestFairness_WhatCannotBeSentStarvesNobody(t *testing.T) {
 	ctx := t.Context()
 	for name, stop := range map[string]func(r *rig, tool *tools.Tool){
 		"frozen": func(r *rig, _ *tools.Tool) {
-			_, err := r.ledger.Freeze(ctx, tenant, "stuck", ledger.FreezeAll, ledger.Gateway("test"), "stop")
+			_, err := r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: "stuck"}, ledger.FreezeAll, ledger.Gateway("test"), "stop")
 			require.NoError(r.t, err)
 		},
 		"guard fails": func(_ *rig, tool *tools.Tool) {

@@ -42,7 +42,7 @@ func TestInForce_LoadedElsewhere(t *testing.T) {
 	tool := refund()
 	r := newRig(t, tool)
 	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
-	_, _, err := r.ledger.ChangeGuard(t.Context(), tenant, func(g *ledger.Guard) { g.Tools["refund_payment"] = "sha256:newer" })
+	_, _, err := r.ledger.ChangeGuard(t.Context(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Tools["refund_payment"] = "sha256:newer" })
 	require.NoError(t, err)
 	r.work()
 	require.Equal(t, ledger.Pending, r.op(op.ID).State)

@@ -219,7 +219,7 @@ func TestApproval_WithdrawnBeforeDispatch(t *testing.T) {
 func TestApproval_AgentRevokedOrToolWithdrawn(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
 		"agent_revoked": func(r *rig) {
-			_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, func(g *ledger.Guard) { g.Revoked = append(g.Revoked, agent.ID) })
+			_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Revoked = append(g.Revoked, agent.ID) })
 			require.NoError(r.t, err)
 		},
 		"tool_withdrawn": func(r *rig) { require.NoError(r.t, r.registry.Set(nil)); r.inForce() },
@@ -244,17 +244,17 @@ func TestApproval_FrozenWaits(t *testing.T) {
 	tool := refund()
 	r := newRig(t, tool)
 	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
-	_, err := r.ledger.Freeze(ctx, tenant, "refund_payment", ledger.FreezeAll, ledger.Gateway("test"), "stop")
+	_, err := r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: "refund_payment"}, ledger.FreezeAll, ledger.Gateway("test"), "stop")
 	require.NoError(t, err)
 	r.work()
 	require.Equal(t, ledger.Pending, r.op(op.ID).State)
 	require.Empty(t, tooltest.FakeOf(tool).Requests())
-	require.NoError(t, r.ledger.Unfreeze(ctx, tenant, "refund_payment"))
+	require.NoError(t, r.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: ledger.Scope{Tenant: tenant, Tool: "refund_payment"}, By: ledger.Gateway("test")}))
 	r.work()
 	require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
 
 	slow := r.approve(carl, r.do(agent, "refund_payment", args("pay_2", "amount", 100)).Operation)
-	_, err = r.ledger.Freeze(ctx, tenant, "", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+	_, err = r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: ""}, ledger.FreezeNew, ledger.Gateway("test"), "stop")
 	require.NoError(t, err)
 	r.clock.Add(time.Hour)
 	_, err = r.sweeper.RunOnce(ctx)

@@ -55,7 +55,7 @@ func TestRepeat_RejectedMeanwhile(t *testing.T) {
 			r.mustCommit(agent, "refund_payment", preview("k1", args("pay_1", "amount", 7)))
 		}, want: fault.IdempotencyKeyReused},
 		"and the tool is frozen": {before: func(r *rig, _ func(string, map[string]any) string) {
-			_, err := r.ledger.Freeze(ctx, tenant, "", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+			_, err := r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: ""}, ledger.FreezeNew, ledger.Gateway("test"), "stop")
 			require.NoError(r.t, err)
 		}, want: fault.RejectedBefore},
 	} {
@@ -100,7 +100,7 @@ func TestRepeat_OfOneThatHappenedMeanwhile(t *testing.T) {
 			return tools.Guard{}, fault.New(fault.UpstreamTimeout, "no answer")
 		},
 		"frozen and looked again": func(r *rig, fake *tooltest.Fake, p tools.Plan) (tools.Guard, error) {
-			_, err := r.ledger.Freeze(ctx, tenant, "", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+			_, err := r.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: ""}, ledger.FreezeNew, ledger.Gateway("test"), "stop")
 			require.NoError(r.t, err)
 			return fake.Guard(ctx, p)
 		},

@@ -142,7 +142,7 @@ func (r *rig) restart() {
 
 // inForce writes the tools' versions to the guard row, as loading them does.
 func (r *rig) inForce() {
-	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
+	_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
 	require.NoError(r.t, err)
 }
 

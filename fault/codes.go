@@ -29,6 +29,8 @@ const (
 	ToolNotFound      Code = "tool_not_found"
 	OperationNotFound Code = "operation_not_found"
 	ApprovalNotFound  Code = "approval_not_found"
+	RunNotFound       Code = "run_not_found"
+	FreezeNotFound    Code = "freeze_not_found"
 	MethodNotAllowed  Code = "method_not_allowed"
 
 	// In the way of something live, or no longer true (409, 410, 423).
@@ -40,6 +42,12 @@ const (
 	AlreadyDecided  Code = "already_decided"
 	TokenExpired    Code = "token_expired"
 	ToolFrozen      Code = "tool_frozen"
+	// A goal that another operation holds, a run that takes nothing more, one
+	// that still has something live in it, a freeze over unknown outcomes.
+	GoalTaken    Code = "goal_taken"
+	RunClosed    Code = "run_closed"
+	RunLive      Code = "run_live"
+	UnknownsOpen Code = "unknowns_open"
 
 	// The request was read and its content is wrong (422).
 	SchemaViolation      Code = "schema_violation"
@@ -57,6 +65,7 @@ const (
 	TargetForbidden        Code = "target_forbidden"
 	AgainOfInvalid         Code = "again_of_invalid"
 	RunNeeded              Code = "run_needed"
+	UndoImpossible         Code = "undo_impossible"
 
 	// The transport (408, 413, 415, 421).
 	RequestTimeout       Code = "request_timeout"

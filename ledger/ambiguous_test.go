@@ -199,7 +199,7 @@ func TestAmbiguous_Freeze(t *testing.T) {
 			l, s := newForgetful(t)
 			r := request(t, l, s, "k")
 			s.script = script
-			_, err := l.Freeze(ctx, "default", "", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+			_, err := l.Freeze(ctx, ledger.Scope{Tenant: "default", Tool: ""}, ledger.FreezeNew, ledger.Gateway("test"), "stop")
 			require.NoError(t, err)
 			g, err := l.Guard(ctx, "default")
 			require.NoError(t, err)

@@ -166,3 +166,46 @@ func (l *Ledger) LoseLease(ctx context.Context, tenant, id string) (Operation, e
 	}
 	return l.AddEvidence(ctx, tenant, stored[len(stored)-1])
 }
+
+// RetryRequest is what was evaluated before a retry.
+type RetryRequest struct {
+	// Epoch of the guard row that was checked.
+	Epoch   int64
+	Timeout time.Duration
+	// NotAfter is the end of the tool's key retention, less a margin.
+	NotAfter time.Time
+	// Why is said in the event.
+	Why string
+}
+
+// Retry makes a dispatch mark on an unknown operation: the same key and the same
+// bytes once more, for a tool that honours keys, inside its key retention (I4,
+// I6). Only when it returns without error may anything be sent.
+func (l *Ledger) Retry(ctx context.Context, op Operation, r RetryRequest) (Operation, error) {
+	now := l.Now()
+	if r.NotAfter.IsZero() || now.After(r.NotAfter) {
+		return op, withOperation(fault.New(fault.InvalidState, "The tool no longer remembers the key; nothing is sent again."), op)
+	}
+	next := op
+	next.State = Running
+	l.mark(&next, now, r.Timeout)
+	return l.step(ctx, op, Transition{
+		Operation: next, Epoch: &r.Epoch, NotAfter: r.NotAfter,
+		Event: Event{Verb: VerbRetry, Actor: Reconciler, Digest: op.PlanDigest, Reason: &Reason{Code: "retry", Text: r.Why}},
+	})
+}
+
+// Restore puts an operation of a restored backup in doubt, on the people's list:
+// what the lost part of the ledger did with it nobody here knows. An attempt is
+// presumed, so that nothing frees its key without a proof.
+func (l *Ledger) Restore(ctx context.Context, tenant, id string) (Operation, error) {
+	return l.move(ctx, tenant, id, func(op Operation) (Transition, error) {
+		next := op
+		next.State, next.OnList, next.LeaseUntil = Unknown, true, noTime
+		l.mark(&next, l.Now(), 0)
+		next.LeaseUntil = noTime
+		next.Attempts[len(next.Attempts)-1].Presumed = true
+		next.Reason = &Reason{Code: "restored", Text: "The ledger was restored from a backup; it may have happened in the part that is lost."}
+		return Transition{Operation: next, Event: Event{Verb: VerbRestored, Actor: Gateway("recover"), Reason: next.Reason}}, nil
+	})
+}

@@ -88,12 +88,12 @@ func TestEffects_ContradictedUnderAWiderFreeze(t *testing.T) {
 	op, err = l.Conclude(ctx, op, tools.Outcome{Verdict: tools.NoEffect, Because: "no"})
 	require.NoError(t, err)
 	require.Equal(t, ledger.Failed, op.State)
-	_, err = l.Freeze(ctx, "default", "", ledger.FreezeAll, ledger.Gateway("test"), "stop")
+	_, err = l.Freeze(ctx, ledger.Scope{Tenant: "default", Tool: ""}, ledger.FreezeAll, ledger.Gateway("test"), "stop")
 	require.NoError(t, err)
 	op, err = l.AddEvidence(ctx, "default", seen(l, op, "e1"))
 	require.NoError(t, err)
 	require.Equal(t, ledger.Succeeded, op.State)
-	require.NoError(t, l.Unfreeze(ctx, "default", ""))
+	require.NoError(t, l.Unfreeze(ctx, ledger.Unfreezing{Scope: ledger.Scope{Tenant: "default"}, By: ledger.Gateway("test")}))
 	require.True(t, frozen(t, l))
 }
 
@@ -101,9 +101,9 @@ func TestEffects_ContradictedUnderAWiderFreeze(t *testing.T) {
 func TestFreeze_NeverLoosens(t *testing.T) {
 	ctx := context.Background()
 	l, _ := newForgetful(t)
-	_, err := l.Freeze(ctx, "default", "hold_order", ledger.FreezeAll, ledger.Gateway("contradiction"), "two effects")
+	_, err := l.Freeze(ctx, ledger.Scope{Tenant: "default", Tool: "hold_order"}, ledger.FreezeAll, ledger.Gateway("contradiction"), "two effects")
 	require.NoError(t, err)
-	_, err = l.Freeze(ctx, "default", "hold_order", ledger.FreezeNew, ledger.Gateway("test"), "stop")
+	_, err = l.Freeze(ctx, ledger.Scope{Tenant: "default", Tool: "hold_order"}, ledger.FreezeNew, ledger.Gateway("test"), "stop")
 	require.NoError(t, err)
 	require.True(t, frozen(t, l))
 }

@@ -2,6 +2,9 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -28,11 +31,57 @@ type Guard struct {
 	// Generation is the ledger generation in tokens; raised by an emergency
 	// revoke or a restore, which voids all tokens at once.
 	Generation int64 `json:"generation"`
+	// Change says what made this row out of the one before it. Rows are kept, and
+	// form a hash chain like the events of an operation.
+	Change Change `json:"change"`
+	Prev   string `json:"prev,omitempty"`
+	Hash   string `json:"hash,omitempty"`
+}
+
+// Change is who changed a guard row, and why.
+type Change struct {
+	// What is freeze, unfreeze, revoke, tools, people, generation or restored.
+	What   string    `json:"what"`
+	Tool   string    `json:"tool,omitempty"`
+	By     Actor     `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+	// Open counts the unknown operations in the scope of an unfreeze; above zero
+	// it was overridden, and Signature is a JWS over the row without it.
+	Open      int    `json:"open,omitempty"`
+	Signature string `json:"signature,omitempty"`
+}
+
+// seal computes the row's hash over everything but Hash.
+func (g Guard) seal() string {
+	g.Hash = ""
+	b, err := json.Marshal(g)
+	if err != nil {
+		panic(err) // strings, numbers and times always marshal
+	}
+	sum := sha256.Sum256(append([]byte("countersign-guard-1\n"), b...))
+	return hex.EncodeToString(sum[:])
+}
+
+// Intact reports whether the row is what was written and follows prev, the hash
+// of the row before it.
+func (g Guard) Intact(prev string) bool { return g.Prev == prev && g.Hash == g.seal() }
+
+// follow makes g the row behind old.
+func (l *Ledger) follow(g, old Guard, why Change) Guard {
+	why.At = l.Now()
+	why.By.Name, why.Reason = readable(why.By.Name), readable(why.Reason)
+	g.Epoch, g.Prev, g.Change = old.Epoch+1, old.Hash, why
+	g.Hash = g.seal()
+	return g
 }
 
 // Freeze is a durable stop on dispatches.
 type Freeze struct {
-	Tool   string      `json:"tool,omitempty"` // empty: the whole tenant
+	Tool string `json:"tool,omitempty"` // empty: the whole tenant
+	// Everything: it stands in every tenant, and is lifted in all at once.
+	Everything bool `json:"everything,omitempty"`
+
 	Level  FreezeLevel `json:"level"`
 	By     Actor       `json:"by"`
 	Reason string      `json:"reason"`
@@ -43,7 +92,7 @@ type Freeze struct {
 type FreezeLevel string
 
 const (
-	// FreezeNew stops opens and first dispatches.
+	// FreezeNew stops opens and dispatches of operations, save undo.
 	FreezeNew FreezeLevel = "new"
 	// FreezeAll stops every dispatch mark.
 	FreezeAll FreezeLevel = "all"
@@ -69,13 +118,28 @@ func (g Guard) stopped(tool string) bool {
 	return slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool && f.Level == FreezeAll })
 }
 
-// Check refuses a new open or dispatch of the tool for the agent while a
-// freeze or a revocation stands against it.
-func (g Guard) Check(tool, agent string) error {
-	if f, ok := g.Frozen(tool); ok {
-		return fault.New(fault.ToolFrozen, "The tool %s is frozen: %s", tool, f.Reason)
+// Subject is what a guard row is asked about.
+type Subject struct {
+	Tool, Agent string
+	// Undo: it takes something back, which a freeze of new work lets through.
+	Undo bool
+	// ByOperator: an operator asked for it, so the agent's rights don't matter.
+	ByOperator bool
+}
+
+// Stops gives the freeze that stops an open or a dispatch.
+func (g Guard) Stops(s Subject) (Freeze, bool) {
+	f, ok := g.Frozen(s.Tool)
+	return f, ok && (f.Level == FreezeAll || !s.Undo)
+}
+
+// Check refuses a new open or dispatch while a freeze or a revocation stands
+// against it.
+func (g Guard) Check(s Subject) error {
+	if f, ok := g.Stops(s); ok {
+		return fault.New(fault.ToolFrozen, "The tool %s is frozen: %s", s.Tool, f.Reason)
 	}
-	if slices.Contains(g.Revoked, agent) {
+	if !s.ByOperator && slices.Contains(g.Revoked, s.Agent) {
 		return fault.New(fault.Unauthenticated, "The agent's rights were taken away.")
 	}
 	return nil
@@ -97,7 +161,7 @@ func (g Guard) clone() Guard {
 // Once it returns, nothing commits that evaluated the row before. It lists the
 // operations that were already behind a dispatch mark. A change that leaves the
 // row as it was writes nothing.
-func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, change func(*Guard)) (Guard, []Operation, error) {
+func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, why Change, change func(*Guard)) (Guard, []Operation, error) {
 	for try := 0; ; try++ {
 		old, err := l.cfg.Store.Guard(ctx, tenant)
 		if err != nil {
@@ -108,7 +172,8 @@ func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, change func(*Gu
 		if next.equal(old) {
 			return old, nil, nil
 		}
-		next.Tenant, next.Epoch = tenant, old.Epoch+1
+		next.Tenant = tenant
+		next = l.follow(next, old, why)
 		marked, err := l.cfg.Store.ChangeGuard(ctx, GuardChange{WriteID: newWriteID(), Expect: old.Epoch, Guard: next})
 		var refused *Refused
 		var amb *Ambiguous
@@ -147,28 +212,6 @@ func equalMaps(a, b map[string]string) bool {
 // after an operator was disabled or left a group, and before that is
 // acknowledged: no dispatch that counted their yes is marked afterwards (I12).
 func (l *Ledger) PeopleChanged(ctx context.Context, tenant string) error {
-	_, _, err := l.ChangeGuard(ctx, tenant, func(g *Guard) { g.People++ })
-	return err
-}
-
-// Freeze stops dispatches of one tool, or of the whole tenant when tool is
-// empty. It lists what was already dispatched. A freeze of that scope that
-// stops everything is never loosened by it.
-func (l *Ledger) Freeze(ctx context.Context, tenant, tool string, level FreezeLevel, by Actor, reason string) ([]Operation, error) {
-	_, marked, err := l.ChangeGuard(ctx, tenant, func(g *Guard) {
-		if level != FreezeAll && g.stopped(tool) {
-			return
-		}
-		g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool })
-		g.Freezes = append(g.Freezes, Freeze{Tool: tool, Level: level, By: by, Reason: reason, At: l.Now()})
-	})
-	return marked, err
-}
-
-// Unfreeze ends the freeze of exactly that scope.
-func (l *Ledger) Unfreeze(ctx context.Context, tenant, tool string) error {
-	_, _, err := l.ChangeGuard(ctx, tenant, func(g *Guard) {
-		g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool })
-	})
+	_, _, err := l.ChangeGuard(ctx, tenant, Change{What: "people", By: Gateway("identity")}, func(g *Guard) { g.People++ })
 	return err
 }

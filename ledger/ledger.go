@@ -48,6 +48,9 @@ type Config struct {
 	// OnEvent is called once for each applied transition, after it is durable.
 	// It must not block.
 	OnEvent func(Operation, Event)
+	// Sign makes a JWS over a statement with the gateway's published keys: the
+	// override of an unfreeze. Nil leaves it unsigned.
+	Sign func(statement []byte) (string, error)
 }
 
 // Ledger applies verbs to operations. It is safe for concurrent use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"countersign/fault"
 )
@@ -17,11 +18,26 @@ const maxTries = 16
 // longer so; evaluate again.
 var ErrMoved = errors.New("ledger: what was evaluated has moved")
 
-// step applies one transition to op as the caller read it: a single
-// compare-and-swap. t carries the new row's own fields, the event's verb, actor
-// and reason, and what comes along; step fills in the rest. It returns *Lost or
-// *Refused as the store gave them, ErrMoved for an epoch or an age that moved.
+// step applies one transition to op as the caller read it. Where the parent of
+// an undo moved meanwhile, the same transition is made beside its new row.
 func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operation, error) {
+	for try := 0; ; try++ {
+		next, err := l.stepOnce(ctx, op, t)
+		var lost *Lost
+		if !errors.As(err, &lost) || lost.Current.ID == op.ID {
+			return next, err
+		}
+		if try == maxTries {
+			return op, ErrMoved
+		}
+	}
+}
+
+// stepOnce is a single compare-and-swap. t carries the new row's own fields, the
+// event's verb, actor and reason, and what comes along; the rest is filled in
+// here. It returns *Lost or *Refused as the store gave them, ErrMoved for an
+// epoch or an age that moved.
+func (l *Ledger) stepOnce(ctx context.Context, op Operation, t Transition) (Operation, error) {
 	now := l.Now()
 	next := &t.Operation
 	verb := t.Event.Verb
@@ -39,17 +55,23 @@ func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operatio
 	if next.State.Final() && !op.State.Final() {
 		next.FinalAt = now
 	}
-	if next.State == Unknown && op.State != Unknown {
-		next.UnknownSince, next.FinalAt = now, noTime
+	doubt(op, next, t.Event, now)
+	also, err := l.endUndo(ctx, op, *next, t.WriteID)
+	if err != nil {
+		return op, err
 	}
+	t.Also = also
 	t.Event = l.event(op.State, *next, t.Event)
 	next.Chain = t.Event.Hash
 
-	err := l.persist(ctx, t.WriteID, func() error { return l.cfg.Store.Apply(ctx, t) })
+	err = l.persist(ctx, t.WriteID, func() error { return l.cfg.Store.Apply(ctx, t) })
 	var refused *Refused
 	switch {
 	case err == nil:
 		l.announce(*next, t.Event)
+		for _, m := range t.Also {
+			l.announce(m.Operation, m.Event)
+		}
 		return *next, nil
 	case errors.As(err, &refused) && (refused.Why == EpochMoved || refused.Why == TooLate):
 		return op, ErrMoved
@@ -63,6 +85,29 @@ func (l *Ledger) step(ctx context.Context, op Operation, t Transition) (Operatio
 		return op, StoreFault(err)
 	}
 }
+
+// doubt keeps the row's account of its doubts: since when, when it is looked at
+// next, and who ended them.
+func doubt(op Operation, next *Operation, ev Event, now time.Time) {
+	switch {
+	case next.State == Unknown && op.State != Unknown:
+		next.UnknownSince, next.FinalAt, next.AskAt, next.Doubt = now, noTime, now, DoubtEntered
+		if next.FirstUnknownAt.IsZero() {
+			next.FirstUnknownAt = now
+		}
+	case next.State.Final() && op.Doubt == DoubtEntered:
+		next.Doubt = DoubtElsewhere
+		if ev.Verb == VerbFinish || ev.Actor == Reconciler {
+			next.Doubt = DoubtReconciled // a finish out of a doubt ends a retry
+		}
+	}
+	if next.State != Unknown || next.OnList {
+		next.AskAt = noTime
+	}
+}
+
+// Reconciler is the actor of what the reconciler finds out.
+var Reconciler = Gateway("reconciler")
 
 // persist runs one write and settles an ambiguous answer: the write id is
 // looked for; the identical write is issued again when it is not there, which

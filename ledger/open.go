@@ -21,6 +21,16 @@ type OpenRequest struct {
 	Manifest    Manifest
 	// Head is the head that Stand was asked about.
 	Head Head
+	// GoalHead is the holder of the plan's goal that GoalFree was asked about;
+	// only where the plan has one.
+	GoalHead Head
+	// Parent is the operation that this one takes back, as evaluated; nil
+	// otherwise.
+	Parent *Operation
+	// AskedBy is the operator who asked, when it was not the agent.
+	AskedBy *Actor
+	// Trace is the caller's W3C traceparent.
+	Trace string
 	// Epoch of the guard row that was checked.
 	Epoch int64
 	// GuardsReadAt is when the guards began to read; zero when the tool has
@@ -40,21 +50,93 @@ type OpenRequest struct {
 // its operation is returned with opened = false. ErrMoved asks the caller to
 // evaluate again.
 func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation, opened bool, err error) {
+	b, err := l.birth(r, newWriteID())
+	if err != nil {
+		return Operation{}, false, err
+	}
+	if b.op.State == Running {
+		l.mark(&b.op, b.op.CreatedAt, r.Timeout)
+		if !r.GuardsReadAt.IsZero() {
+			b.row.NotAfter = r.GuardsReadAt.Add(l.cfg.GuardMaxAge)
+		}
+	}
+	o := Opening{WriteID: b.op.WriteID, Epoch: r.Epoch}
+	if err := l.bear(&o, b); err != nil {
+		return Operation{}, false, err
+	}
+	switch err := l.write(ctx, o); {
+	case err == nil:
+		return o.New[0].Operation, true, nil
+	default:
+		return l.notOpened(ctx, r.Preview, err)
+	}
+}
+
+// write makes an opening durable and tells who watches.
+func (l *Ledger) write(ctx context.Context, o Opening) error {
+	err := l.persist(ctx, o.WriteID, func() error { return l.cfg.Store.Open(ctx, o) })
+	if err != nil {
+		return err
+	}
+	for _, n := range o.New {
+		l.announce(n.Operation, n.Event)
+	}
+	for _, m := range o.Moves {
+		l.announce(m.Operation, m.Event)
+	}
+	return nil
+}
+
+// notOpened says what a birth that was not written means.
+func (l *Ledger) notOpened(ctx context.Context, p Preview, err error) (Operation, bool, error) {
+	var refused *Refused
+	var lost *Lost
+	switch {
+	case errors.As(err, &refused):
+		return l.refusedOpen(ctx, p, refused.Why)
+	case errors.As(err, &lost): // a parent moved
+		return l.refusedOpen(ctx, p, HeadMoved)
+	default:
+		return Operation{}, false, StoreFault(err)
+	}
+}
+
+// newborn is an operation before its write.
+type newborn struct {
+	op  Operation
+	row NewOperation
+	ev  Event
+	r   OpenRequest
+}
+
+// birth makes the row of a new operation. The state is where it begins; a mark
+// is not made yet.
+func (l *Ledger) birth(r OpenRequest, writeID string) (newborn, error) {
 	now := l.Now()
 	p := r.Preview
-	op = Operation{
+	op := Operation{
 		ID: l.cfg.NewID("op_"), Tenant: p.Tenant, Tool: p.Tool, ToolVersion: p.ToolVersion,
 		Key: p.Key, KeyDigest: KeyDigest(p.Key), Generation: p.Generation, UpstreamKey: p.Plan.Key.Upstream,
 		Agent: r.Agent, RequestID: r.RequestID, Run: p.Run, PreviewID: p.ID, TokenID: r.TokenID,
 		ArgsDigest: p.ArgsDigest, Target: p.Plan.Target, Headline: p.Plan.Headline, Reversible: p.Plan.Reversible,
 		Round: 1, PlanDigest: p.PlanDigest, Requirement: r.Requirement, AgainOf: p.AgainOf,
-		EvidenceBoundary: r.EvidenceBoundary, Version: 1, CreatedAt: now, UpdatedAt: now, WriteID: newWriteID(),
+		EvidenceBoundary: r.EvidenceBoundary, Version: 1, CreatedAt: now, UpdatedAt: now, WriteID: writeID,
+		Parent: p.Parent, AskedBy: r.AskedBy, Trace: r.Trace, Goal: p.Plan.Goal,
+	}
+	if op.Parent != "" {
+		op.Goal = nil // an undo has no goal
 	}
 	if op.EvidenceBoundary == "" {
 		op.EvidenceBoundary = "live"
 	}
-	n := NewOperation{Plan: p.Plan, Manifest: r.Manifest, Head: r.Head, Preview: p.ID}
+	n := NewOperation{
+		Plan: p.Plan, Manifest: r.Manifest, Head: r.Head, Preview: p.ID, GoalHead: r.GoalHead,
+		OpenRun: op.Run != nil && op.Parent == "",
+	}
 	ev := Event{Verb: VerbOpen, Actor: Actor{Kind: "agent", ID: r.Agent.ID, Name: r.Agent.Name}, Digest: p.PlanDigest}
+	if r.AskedBy != nil {
+		ev.Actor = *r.AskedBy
+	}
 	switch {
 	case r.Done != nil:
 		ev.Verb, ev.Actor = VerbAdopt, Gateway("guard")
@@ -64,33 +146,30 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 		op.State = AwaitingApproval
 		op.ExpiresAt = now.Add(r.Requirement.Expiry)
 	case r.Requirement.Outcome != tools.OutcomeAuto: // also a word that this program does not know (I20)
-		return Operation{}, false, fault.New(fault.PolicyDenied, "The policy denies this action: %s", r.Requirement.Rule)
+		return newborn{}, fault.New(fault.PolicyDenied, "The policy denies this action: %s", r.Requirement.Rule)
 	default:
 		op.State = Running
-		l.mark(&op, now, r.Timeout)
-		if !r.GuardsReadAt.IsZero() {
-			n.NotAfter = r.GuardsReadAt.Add(l.cfg.GuardMaxAge)
-		}
 	}
-	if err := consistent(op); err != nil {
-		return Operation{}, false, err
-	}
-	n.Event = l.event(unopened, op, ev)
-	op.Chain = n.Event.Hash
-	n.Operation = op
+	return newborn{op: op, row: n, ev: ev, r: r}, nil
+}
 
-	o := Opening{WriteID: op.WriteID, Epoch: r.Epoch, New: []NewOperation{n}}
-	err = l.persist(ctx, op.WriteID, func() error { return l.cfg.Store.Open(ctx, o) })
-	var refused *Refused
-	switch {
-	case err == nil:
-		l.announce(op, n.Event)
-		return op, true, nil
-	case errors.As(err, &refused):
-		return l.refusedOpen(ctx, p, refused.Why)
-	default:
-		return Operation{}, false, StoreFault(err)
+// bear puts a newborn into an opening, and its parent's move beside it.
+func (l *Ledger) bear(o *Opening, b newborn) error {
+	if err := consistent(b.op); err != nil {
+		return err
 	}
+	if p := b.r.Parent; p != nil {
+		m, err := l.beginUndo(*p, b.op, o.WriteID)
+		if err != nil {
+			return err
+		}
+		o.Moves = append(o.Moves, m)
+	}
+	b.row.Event = l.event(unopened, b.op, b.ev)
+	b.op.Chain = b.row.Event.Hash
+	b.row.Operation = b.op
+	o.New = append(o.New, b.row)
+	return nil
 }
 
 // refusedOpen says what a refused birth means: somebody else opened that
@@ -103,6 +182,8 @@ func (l *Ledger) refusedOpen(ctx context.Context, p Preview, why Why) (Operation
 			return Operation{}, false, ErrMoved
 		}
 		return op, false, err
+	case RunClosed:
+		return Operation{}, false, runClosed()
 	case PreviewGone, PreviewExpired:
 		return Operation{}, false, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
 	default:

@@ -69,6 +69,31 @@ type Operation struct {
 	// Reopened: a rejected ask that may be asked again.
 	Reopened bool   `json:"reopened,omitempty"`
 	AgainOf  string `json:"again_of,omitempty"`
+	// Goal is what several alternative tools would achieve; at most one
+	// operation that carries it takes effect.
+	Goal *tools.Goal `json:"goal,omitempty"`
+
+	// Parent is the operation that this one takes back; set for an undo only.
+	Parent string `json:"parent,omitempty"`
+	// After is the undo that must have succeeded before this one is dispatched,
+	// Next the one that waits for this one; set in the undo of a run.
+	After string `json:"after,omitempty"`
+	Next  string `json:"next,omitempty"`
+	// Child is the newest undo of this operation.
+	Child string `json:"child,omitempty"`
+	// AskedBy is who asked for it, when it was not the agent: an operator who
+	// wants an effect taken back.
+	AskedBy *Actor `json:"asked_by,omitempty"`
+
+	// AskAt is when the doubt of an unknown operation is looked at next; zero
+	// once only people can move it.
+	AskAt time.Time `json:"ask_at,omitzero"`
+	// FirstUnknownAt is the first time that it was in doubt (R143).
+	FirstUnknownAt time.Time `json:"first_unknown_at,omitzero"`
+	// Doubt says how a doubt about it went on (R144).
+	Doubt Doubt `json:"doubt,omitempty"`
+	// Trace is the W3C traceparent of the commit that opened it.
+	Trace string `json:"trace,omitempty"`
 	// EvidenceBoundary is "live", or "drill" for synthetic data (R139).
 	EvidenceBoundary string `json:"evidence_boundary"`
 
@@ -114,7 +139,24 @@ type Attempt struct {
 	Deadline time.Time `json:"deadline"`
 	// Proof is what is proven about this attempt; empty while nothing is.
 	Proof tools.Verdict `json:"proof,omitempty"`
+	// Presumed: after a restore, an attempt that the lost part of the ledger may
+	// have made.
+	Presumed bool `json:"presumed,omitempty"`
 }
+
+// Doubt is how a doubt about an operation went on.
+type Doubt string
+
+const (
+	// DoubtNone: it was never in reconciliation.
+	DoubtNone Doubt = ""
+	// DoubtEntered: the reconciler asks, or asked and gave up.
+	DoubtEntered Doubt = "entered"
+	// DoubtReconciled: the reconciler brought it to its end.
+	DoubtReconciled Doubt = "reconciled"
+	// DoubtElsewhere: late evidence or a person ended it.
+	DoubtElsewhere Doubt = "elsewhere"
+)
 
 // Touched reports that some attempt is not proven unsent: the operation may
 // have had an effect.
@@ -179,13 +221,15 @@ type Evidence struct {
 	Covers int    `json:"covers,omitempty"`
 	Kind   string `json:"kind"` // response, lookup, statement, adoption
 	// Verdict is what it proves.
-	Verdict  tools.Verdict  `json:"verdict"`
-	EffectID string         `json:"effect_id,omitempty"`
-	Result   map[string]any `json:"result,omitempty"`
-	Because  string         `json:"because,omitempty"`
-	By       Actor          `json:"by"`
-	Seen     tools.Exchange `json:"seen,omitzero"`
-	At       time.Time      `json:"at"`
+	Verdict tools.Verdict `json:"verdict"`
+	// Answer is what a lookup said, word for word; only for lookups.
+	Answer   tools.AnswerKind `json:"answer,omitempty"`
+	EffectID string           `json:"effect_id,omitempty"`
+	Result   map[string]any   `json:"result,omitempty"`
+	Because  string           `json:"because,omitempty"`
+	By       Actor            `json:"by"`
+	Seen     tools.Exchange   `json:"seen,omitzero"`
+	At       time.Time        `json:"at"`
 }
 
 // Manifest is a tool version kept with the operations that finish on it.
@@ -211,8 +255,15 @@ type Preview struct {
 	Plan        tools.Plan  `json:"plan"`
 	Requirement Requirement `json:"requirement"`
 	Run         *Run        `json:"run,omitempty"`
-	CreatedAt   time.Time   `json:"created_at"`
-	ExpiresAt   time.Time   `json:"expires_at"`
+	// Parent is the operation that this preview would take back, with its
+	// version as previewed.
+	Parent        string `json:"parent,omitempty"`
+	ParentVersion int64  `json:"parent_version,omitempty"`
+	// Undoes are the previews of a run's undo, in the order of their dispatch;
+	// such a preview has no plan of its own, and PlanDigest names the list.
+	Undoes    []string  `json:"undoes,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // KeyDigest is how a key appears in tokens and indexes.

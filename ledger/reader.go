@@ -73,6 +73,36 @@ func (r Reader) RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent
 	return op, err == nil, StoreFault(err)
 }
 
+// Goal reads the newest operation that was opened with a goal.
+func (r Reader) Goal(ctx context.Context, tenant string, goal tools.Goal) (Head, error) {
+	h, err := r.store.Goal(ctx, tenant, goal)
+	return h, readFault(err)
+}
+
+// RunHead reads how a run stands.
+func (r Reader) RunHead(ctx context.Context, tenant, agent, run string) (RunHead, error) {
+	h, err := r.store.RunHead(ctx, tenant, agent, run)
+	return h, StoreFault(err)
+}
+
+// Runs lists a tenant's runs, newest first.
+func (r Reader) Runs(ctx context.Context, f RunFilter) (RunPage, error) {
+	p, err := r.store.Runs(ctx, f)
+	return p, readFault(err)
+}
+
+// Tally counts the tenant's operations.
+func (r Reader) Tally(ctx context.Context, tenant string) (Tally, error) {
+	t, err := r.store.Tally(ctx, tenant)
+	return t, StoreFault(err)
+}
+
+// GuardHistory reads the tenant's guard rows behind an epoch, oldest first.
+func (r Reader) GuardHistory(ctx context.Context, tenant string, after int64, limit int) ([]Guard, error) {
+	g, err := r.store.GuardHistory(ctx, tenant, after, limit)
+	return g, StoreFault(err)
+}
+
 // Guard reads the tenant's guard row.
 func (r Reader) Guard(ctx context.Context, tenant string) (Guard, error) {
 	g, err := r.store.Guard(ctx, tenant)

@@ -148,10 +148,11 @@ func (l *Ledger) autoFreeze(g Guard, tool, reason string) *Guard {
 	if g.stopped(tool) {
 		return nil
 	}
-	g = g.clone()
-	g.Freezes = append(g.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: Gateway("contradiction"), Reason: reason, At: l.Now()})
-	g.Epoch++
-	return &g
+	by := Gateway("contradiction")
+	next := g.clone()
+	next.Freezes = append(next.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: by, Reason: reason, At: l.Now()})
+	next = l.follow(next, g, Change{What: "freeze", Tool: tool, By: by, Reason: reason})
+	return &next
 }
 
 // freezeOnSecondEffect freezes the tool when more than one effect was seen for
@@ -164,7 +165,7 @@ func (l *Ledger) freezeOnSecondEffect(ctx context.Context, op Operation, all pro
 	if err != nil || g.stopped(op.Tool) {
 		return err
 	}
-	_, err = l.Freeze(ctx, op.Tenant, op.Tool, FreezeAll, Gateway("contradiction"), "Two effects were seen for one operation.")
+	_, err = l.Freeze(ctx, Scope{Tenant: op.Tenant, Tool: op.Tool}, FreezeAll, Gateway("contradiction"), "Two effects were seen for one operation.")
 	return err
 }
 

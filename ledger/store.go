@@ -48,6 +48,14 @@ type Store interface {
 	// Generation reads the operation of one generation under a key, given as
 	// KeyDigest: a commit token carries the digest, never the key.
 	Generation(ctx context.Context, tenant, tool, keyDigest string, generation int) (Operation, error)
+	// Goal reads the newest operation that was opened with a goal; a zero Head
+	// when none.
+	Goal(ctx context.Context, tenant string, goal tools.Goal) (Head, error)
+	// RunHead reads how a run stands; a zero RunHead with its names when nothing
+	// was opened in it.
+	RunHead(ctx context.Context, tenant, agent, run string) (RunHead, error)
+	// Runs lists a tenant's runs, newest operation first, by keyset paging.
+	Runs(ctx context.Context, f RunFilter) (RunPage, error)
 	// RejectedAsk finds the newest rejected operation, not reopened, with these
 	// args by this agent.
 	RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent string) (Operation, error)
@@ -58,6 +66,11 @@ type Store interface {
 	// *Refused (EpochMoved). Once acknowledged, no Open or Apply that carries an
 	// older epoch commits. It returns the operations that are running now.
 	ChangeGuard(ctx context.Context, c GuardChange) ([]Operation, error)
+	// GuardHistory reads every guard row of the tenant behind an epoch, oldest
+	// first, at most limit.
+	GuardHistory(ctx context.Context, tenant string, after int64, limit int) ([]Guard, error)
+	// Tenants lists the tenants that have a guard row, in order.
+	Tenants(ctx context.Context) ([]string, error)
 
 	// Open writes new operations with everything born with them.
 	Open(ctx context.Context, o Opening) error
@@ -74,6 +87,9 @@ type Store interface {
 	// longest since they were due or, if later, since their last claim ended: what
 	// can't be moved keeps nothing behind it from being looked at.
 	Due(ctx context.Context, d DueQuery) ([]Operation, error)
+	// Defer moves the claim on an operation, if it still stands at that version,
+	// to another end. It serves liveness only and fails in silence.
+	Defer(ctx context.Context, kind DueKind, op Operation, until time.Time) error
 
 	Operation(ctx context.Context, tenant, id string) (Operation, error)
 	// Plan reads the plan of one round.
@@ -84,6 +100,17 @@ type Store interface {
 	// EventsAfter reads all events of the tenant behind seq, in commit order
 	// without gaps, at most limit.
 	EventsAfter(ctx context.Context, tenant string, seq int64, limit int) ([]Event, error)
+	// AllEventsAfter is EventsAfter over all tenants, for seals and exports.
+	AllEventsAfter(ctx context.Context, seq int64, limit int) ([]Event, error)
+	// Seal appends a checkpoint; *Refused (CheckpointMoved) unless it follows the
+	// newest one.
+	Seal(ctx context.Context, c Checkpoint) error
+	// Checkpoints reads those behind n, oldest first, at most limit.
+	Checkpoints(ctx context.Context, n int64, limit int) ([]Checkpoint, error)
+	// LastCheckpoint reads the newest; a zero Checkpoint when there is none.
+	LastCheckpoint(ctx context.Context) (Checkpoint, error)
+	// Tally counts the tenant's operations for the measures.
+	Tally(ctx context.Context, tenant string) (Tally, error)
 	// List reads operations by keyset paging.
 	List(ctx context.Context, f Filter) (Page, error)
 	// Manifest reads a tool version that some operation was opened with.
@@ -100,6 +127,72 @@ type Opening struct {
 	// Epoch is the guard epoch that was evaluated; the row must still have it.
 	Epoch int64
 	New   []NewOperation
+	// Moves are transitions of operations that are there already, in the same
+	// write: the parents of undos.
+	Moves []Move
+	// CloseRun closes a run, if it stands as it was evaluated; nothing is opened
+	// in it afterwards.
+	CloseRun *RunHead
+}
+
+// Move is one compare-and-swap with its event, beside the main row of a write.
+// One that is lost fails the write with *Lost, whose Current is its row.
+type Move struct {
+	// Operation is the new row; its Version is Expect+1.
+	Operation Operation
+	Expect    int64
+	Event     Event
+}
+
+// RunHead is how a run stands. Runs belong to (tenant, agent).
+type RunHead struct {
+	Tenant string `json:"tenant"`
+	Agent  string `json:"agent"`
+	ID     string `json:"id"`
+	// Operations counts what was opened in it, undos not counted.
+	Operations int `json:"operations"`
+	// Newest is when the newest of them was opened.
+	Newest time.Time `json:"newest,omitzero"`
+	// ClosedAt is set by the undo of the run; Closing names the preview of that
+	// undo.
+	ClosedAt time.Time `json:"closed_at,omitzero"`
+	ClosedBy Actor     `json:"closed_by,omitzero"`
+	Closing  string    `json:"closing,omitempty"`
+}
+
+// Closed reports that nothing is opened in it any more.
+func (r RunHead) Closed() bool { return !r.ClosedAt.IsZero() }
+
+// RunFilter selects runs; Tenant is required.
+type RunFilter struct {
+	Tenant string
+	Agent  string
+	Cursor string
+	Limit  int // 1 to 200; 0 means 50
+}
+
+// RunPage is one page of runs.
+type RunPage struct {
+	Runs []RunHead
+	Next string
+}
+
+// Tally counts a tenant's operations.
+type Tally struct {
+	// States counts by state, OnList what waits on the people's list.
+	States map[State]int64
+	OnList int64
+	// Effects counts operations, each one (key, generation), with a confirmed
+	// effect; Duplicates those with more than one effect id.
+	Effects    int64
+	Duplicates int64
+	// Doubts counts operations that ever entered reconciliation, Reconciled those
+	// that the reconciler brought to their end.
+	Doubts     int64
+	Reconciled int64
+	// OldestUnknown is the earliest FirstUnknownAt of what is unknown now; zero
+	// when nothing is.
+	OldestUnknown time.Time
 }
 
 // NewOperation is one operation with what is born with it.
@@ -112,6 +205,11 @@ type NewOperation struct {
 	// Head is the head that was evaluated, compared by id and version; zero for
 	// the first generation.
 	Head Head
+	// GoalHead is the newest holder of the operation's goal that was evaluated,
+	// compared like Head; only where the operation has a goal.
+	GoalHead Head
+	// OpenRun refuses the write when the operation's run is closed.
+	OpenRun bool
 	// Preview must exist and not be expired at the time of the write.
 	Preview string
 	// NotAfter refuses the write when the store's clock is past it; zero means
@@ -134,6 +232,9 @@ type Transition struct {
 	Decision *Decision
 	Evidence *Evidence
 	Plan     *tools.Plan // of a new round
+	// Also are moves of other operations in the same write: the parent of an
+	// undo that ends.
+	Also []Move
 	// Guard is an automatic freeze in the same write: the new row, compared by
 	// Epoch-1.
 	Guard *Guard
@@ -156,6 +257,8 @@ const (
 	DueLease DueKind = "lease"
 	// DueExpiry: awaiting approval or pending, ExpiresAt reached.
 	DueExpiry DueKind = "expiry"
+	// DueDoubt: unknown and not on the people's list, AskAt reached.
+	DueDoubt DueKind = "doubt"
 )
 
 // DueQuery asks for work.
@@ -177,6 +280,10 @@ type Filter struct {
 	Run    string
 	Args   string // args digest
 	OnList *bool
+	// Parent selects the undos of one operation, Undo all undos (true) or none
+	// (false).
+	Parent string
+	Undo   *bool
 	// OldestFirst turns the order round; the default is newest first.
 	OldestFirst bool
 	Cursor      string
@@ -210,12 +317,16 @@ func (e *Lost) Error() string {
 type Why string
 
 const (
-	EpochMoved     Why = "epoch_moved"     // the guard row changed
-	HeadMoved      Why = "head_moved"      // another generation, or the head's operation moved
-	PreviewGone    Why = "preview_gone"    // never stored, or swept away
-	PreviewExpired Why = "preview_expired" // past its life at the write
-	TooLate        Why = "too_late"        // past NotAfter
-	AlreadyDecided Why = "already_decided" // this person, this round
+	EpochMoved      Why = "epoch_moved"      // the guard row changed
+	HeadMoved       Why = "head_moved"       // another generation, or the head's operation moved
+	GoalMoved       Why = "goal_moved"       // another holder, or the holder moved
+	RunClosed       Why = "run_closed"       // the run takes nothing more
+	RunMoved        Why = "run_moved"        // the run grew or was closed since
+	CheckpointMoved Why = "checkpoint_moved" // another checkpoint was first
+	PreviewGone     Why = "preview_gone"     // never stored, or swept away
+	PreviewExpired  Why = "preview_expired"  // past its life at the write
+	TooLate         Why = "too_late"         // past NotAfter
+	AlreadyDecided  Why = "already_decided"  // this person, this round
 )
 
 // Refused: a condition does not hold; nothing was written.

@@ -350,7 +350,7 @@ func TestProblem_Known(t *testing.T) {
 func TestFrozen(t *testing.T) {
 	r := newRig(t)
 	op := r.ask(r.agent, "refund_payment", args("case", "1", "payment_id", "pay_a1", "amount", 100))
-	_, err := r.ledger.Freeze(context.Background(), tenant, "refund_payment", ledger.FreezeAll, ledger.Gateway("test"), "Two effects were seen.")
+	_, err := r.ledger.Freeze(context.Background(), ledger.Scope{Tenant: tenant, Tool: "refund_payment"}, ledger.FreezeAll, ledger.Gateway("test"), "Two effects were seen.")
 	require.NoError(t, err)
 	mara := r.as("mara", "support")
 	require.Contains(t, mara.get(at(op.ID)).one(t, "stands"), "The tool is frozen")

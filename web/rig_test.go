@@ -154,7 +154,7 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 		}
 	}
 	require.NoError(t, r.registry.Set(append(r.openShop(), more...)))
-	_, _, err = r.ledger.ChangeGuard(ctx, tenant, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
+	_, _, err = r.ledger.ChangeGuard(ctx, tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Tools = r.registry.Versions() })
 	require.NoError(t, err)
 	person := approvals.Directory(r.db)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: person, Owner: "test"})

@@ -140,7 +140,7 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 
 // revoke puts an agent on the guard row, so that what waits for it is not sent.
 func (g *gateway) revoke(ctx context.Context, tenant, agent string) error {
-	_, _, err := g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) {
+	_, _, err := g.ledger.ChangeGuard(ctx, tenant, ledger.Change{What: "revoke", By: ledger.Gateway("identity"), Reason: agent}, func(row *ledger.Guard) {
 		for _, id := range row.Revoked {
 			if id == agent {
 				return
@@ -166,7 +166,7 @@ func (g *gateway) loadTools(ctx context.Context) error {
 	}
 	// The guard row first: if it can't be written, the old tools really stay in
 	// force. In between, what evaluated the old ones does not commit.
-	if _, _, err := g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) { row.Tools = versions }); err != nil {
+	if _, _, err := g.ledger.ChangeGuard(ctx, tenant, ledger.Change{What: "tools", By: ledger.Gateway("configuration")}, func(row *ledger.Guard) { row.Tools = versions }); err != nil {
 		return err
 	}
 	return g.registry.Set(list)

@@ -62,7 +62,7 @@ func newGateway(t *testing.T) *gateway {
 		return nil, errors.New("no other version was ever in force")
 	})
 	require.NoError(t, registry.Set(slices.Collect(maps.Values(g.tools))))
-	_, _, err = g.ledger.ChangeGuard(ctx, tenant, func(row *ledger.Guard) { row.Tools = registry.Versions() })
+	_, _, err = g.ledger.ChangeGuard(ctx, tenant, ledger.Change{What: "test"}, func(row *ledger.Guard) { row.Tools = registry.Versions() })
 	require.NoError(t, err)
 	person := func(_ context.Context, _, id string) (policy.Person, error) {
 		if id == ann.ID {

@@ -20,14 +20,17 @@ func (db *DB) Apply(ctx context.Context, tr ledger.Transition) error {
 }
 
 // moved is a transition as it goes into the tables.
-type moved struct{ doc, event, decision, evidence, plan string }
+type moved struct {
+	doc, event, decision, evidence, plan string
+	also                                 []moved
+}
 
 func moveRows(tr ledger.Transition) (m moved, err error) {
 	op := tr.Operation
 	if tr.WriteID == "" || op.Version != tr.Expect+1 {
 		return m, fmt.Errorf("sqlstore: version %d of %s can't follow %d", op.Version, op.ID, tr.Expect)
 	}
-	var errs [5]error
+	var errs [6]error
 	m.doc, errs[0] = encode(op)
 	m.event, errs[1] = encode(tr.Event)
 	if tr.Decision != nil {
@@ -39,6 +42,7 @@ func moveRows(tr ledger.Transition) (m moved, err error) {
 	if tr.Plan != nil {
 		m.plan, errs[4] = encode(newPlanDoc(*tr.Plan))
 	}
+	m.also, errs[5] = besides(tr.Also)
 	return m, errors.Join(errs[:]...)
 }
 
@@ -70,7 +74,7 @@ func (db *DB) apply(t *tx, tr ledger.Transition, m moved) error {
 		}
 	}
 	if tr.Evidence != nil {
-		if err := putEvidence(t, row, tr.Evidence.ID, m.evidence); err != nil {
+		if err := putEvidence(t, row, *tr.Evidence, m.evidence); err != nil {
 			return err
 		}
 	}
@@ -79,16 +83,64 @@ func (db *DB) apply(t *tx, tr ledger.Transition, m moved) error {
 			return err
 		}
 	}
+	if err := putRow(t, row, op, tr.Expect, tr.WriteID, m); err != nil {
+		return err
+	}
+	for i, b := range tr.Also {
+		if err := moveBeside(t, tr.WriteID, b, m.also[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putRow replaces an operation's row and writes its event.
+func putRow(t *tx, row int64, op ledger.Operation, expect int64, writeID string, m moved) error {
 	n, err := t.exec(`UPDATE operations SET version = $1, state = $2, on_list = $3, asked = $4,
-		dispatch_at = $5, lease_at = $6, expire_at = $7, doc = $8 WHERE n = $9 AND version = $10`,
-		append(moving(op), m.doc, row, tr.Expect)...)
+		dispatch_at = $5, lease_at = $6, expire_at = $7, doubt_at = $8, doubt = $9, first_unknown = $10,
+		doc = $11 WHERE n = $12 AND version = $13`,
+		append(moving(op), m.doc, row, expect)...)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
-		return lost(t, row, tr.WriteID)
+		return lost(t, row, writeID)
 	}
-	return putEvent(t, row, op, tr.WriteID, m.event)
+	return putEvent(t, row, op, writeID, m.event)
+}
+
+// besides encodes the moves of other operations in a write.
+func besides(list []ledger.Move) ([]moved, error) {
+	out := make([]moved, len(list))
+	for i, b := range list {
+		if b.Operation.Version != b.Expect+1 {
+			return nil, fmt.Errorf("sqlstore: version %d of %s can't follow %d", b.Operation.Version, b.Operation.ID, b.Expect)
+		}
+		var errs [2]error
+		out[i].doc, errs[0] = encode(b.Operation)
+		out[i].event, errs[1] = encode(b.Event)
+		if err := errors.Join(errs[:]...); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// moveBeside moves another operation in a write. One that is lost undoes all of
+// the write.
+func moveBeside(t *tx, writeID string, b ledger.Move, m moved) error {
+	row, version, err := rowOf(t, b.Operation.Tenant, b.Operation.ID)
+	if err != nil {
+		return err
+	}
+	if version != b.Expect {
+		op, err := one(t, document[ledger.Operation], `SELECT doc FROM operations WHERE n = $1`, row)
+		if err != nil {
+			return err
+		}
+		return &ledger.Lost{Current: op}
+	}
+	return putRow(t, row, b.Operation, b.Expect, writeID, m)
 }
 
 // rowOf finds an operation's row number and version.
@@ -145,6 +197,6 @@ func (db *DB) AddEvidence(ctx context.Context, tenant string, e ledger.Evidence)
 		if err != nil {
 			return err
 		}
-		return putEvidence(t, row, e.ID, doc)
+		return putEvidence(t, row, e, doc)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"countersign/ledger"
 )
@@ -14,6 +15,7 @@ var dueColumns = map[ledger.DueKind]string{
 	ledger.DueDispatch: "dispatch_at",
 	ledger.DueLease:    "lease_at",
 	ledger.DueExpiry:   "expire_at",
+	ledger.DueDoubt:    "doubt_at",
 }
 
 // Due implements ledger.Store. A claim moves the column to its end; the next
@@ -55,6 +57,20 @@ func (db *DB) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, e
 		ops[i] = f.op
 	}
 	return ops, nil
+}
+
+// Defer implements ledger.Store.
+func (db *DB) Defer(ctx context.Context, kind ledger.DueKind, op ledger.Operation, until time.Time) error {
+	column, ok := dueColumns[kind]
+	if !ok {
+		return fmt.Errorf("sqlstore: nothing is due as %q", kind)
+	}
+	return db.write(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE operations SET `+column+` = $1
+			WHERE id = $2 AND tenant = $3 AND version = $4 AND `+column+` IS NOT NULL`,
+			nanos(until), op.ID, op.Tenant, op.Version)
+		return err
+	})
 }
 
 type dueRow struct {

@@ -35,6 +35,17 @@ func (db *DB) Guard(ctx context.Context, tenant string) (ledger.Guard, error) {
 	return g, err
 }
 
+// GuardHistory implements ledger.Store.
+func (db *DB) GuardHistory(ctx context.Context, tenant string, after int64, limit int) ([]ledger.Guard, error) {
+	return all(db.reader(ctx), document[ledger.Guard],
+		`SELECT doc FROM guards WHERE tenant = $1 AND epoch > $2 ORDER BY epoch LIMIT $3`, tenant, after, max(limit, 0))
+}
+
+// Tenants implements ledger.Store.
+func (db *DB) Tenants(ctx context.Context) ([]string, error) {
+	return all(db.reader(ctx), column[string], `SELECT DISTINCT tenant FROM guards ORDER BY tenant`)
+}
+
 // ChangeGuard implements ledger.Store. It overtakes all waiting writes. The one
 // writer makes it exclude every Open and Apply, also those that evaluated epoch
 // 0, the row that is not there yet.

@@ -36,6 +36,7 @@ const (
 	byTenant filterBy = iota
 	byKey
 	byRun
+	byParent
 	byArgs
 	byOnList
 	byState
@@ -57,6 +58,8 @@ func (q *listQuery) driver() filterBy {
 	switch {
 	case q.Key != "":
 		return byKey
+	case q.Parent != "" || q.Undo != nil && *q.Undo:
+		return byParent
 	case q.Run != "":
 		return byRun
 	case q.Args != "":
@@ -95,6 +98,14 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 	}
 	if q.Run != "" {
 		is(byRun, "run", q.Run)
+	}
+	switch {
+	case q.Parent != "":
+		is(byParent, "parent", q.Parent)
+	case q.Undo != nil && *q.Undo:
+		where = append(where, "parent IS NOT NULL")
+	case q.Undo != nil:
+		where = append(where, "parent IS NULL")
 	}
 	if q.Args != "" {
 		is(byArgs, "args", ref(q.Tenant, q.Args))

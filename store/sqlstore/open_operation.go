@@ -32,9 +32,17 @@ func (db *DB) Open(ctx context.Context, o ledger.Opening) error {
 			if err != nil {
 				return err
 			}
-			if err := bear(t, o.WriteID, n, rows[i]); err != nil {
+			if err := bear(t, o.WriteID, n, rows.births[i]); err != nil {
 				return err
 			}
+		}
+		for i, m := range o.Moves {
+			if err := moveBeside(t, o.WriteID, m, rows.moves[i]); err != nil {
+				return err
+			}
+		}
+		if o.CloseRun != nil {
+			return closeRun(t, *o.CloseRun)
 		}
 		return nil
 	})
@@ -46,6 +54,12 @@ func (db *DB) mayOpen(t *tx, n ledger.NewOperation, epoch int64) error {
 		return err
 	}
 	if err := checkEpoch(t, n.Operation.Tenant, epoch); err != nil {
+		return err
+	}
+	if err := checkGoal(t, n); err != nil {
+		return err
+	}
+	if err := checkRun(t, n); err != nil {
 		return err
 	}
 	if err := db.checkPreview(t, n.Operation.Tenant, n.Preview); err != nil {
@@ -67,7 +81,22 @@ func applied(t *tx, writeID string, refused error) error {
 // goroutine: the writer's is the one that everybody waits for.
 type birth struct{ doc, plan, event, evidence string }
 
-func birthRows(o ledger.Opening) ([]birth, error) {
+// opening is an Opening as it goes into the tables.
+type opening struct {
+	births []birth
+	moves  []moved
+}
+
+func birthRows(o ledger.Opening) (opening, error) {
+	rows, err := births(o)
+	if err != nil {
+		return opening{}, err
+	}
+	moves, err := besides(o.Moves)
+	return opening{births: rows, moves: moves}, err
+}
+
+func births(o ledger.Opening) ([]birth, error) {
 	if len(o.New) == 0 || o.WriteID == "" {
 		return nil, errors.New("sqlstore: an opening needs operations and a write id")
 	}
@@ -130,13 +159,13 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 		run = op.Run.ID
 	}
 	row, err := one(t, column[int64], `INSERT INTO operations
-		(id, tenant, slot, tool, key, generation, agent, run, args,
-			version, state, on_list, asked, dispatch_at, lease_at, expire_at, doc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		(id, tenant, slot, tool, key, generation, agent, run, args, parent, goal,
+			version, state, on_list, asked, dispatch_at, lease_at, expire_at, doubt_at, doubt, first_unknown, doc)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
 		RETURNING n`,
 		append([]any{
 			op.ID, op.Tenant, slotRef(op.Tenant, op.KeyDigest), op.Tool, op.Key, op.Generation,
-			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest),
+			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest), some(op.Parent != "", op.Parent), goalRef(op),
 		}, append(moving(op), b.doc)...)...)
 	if err != nil {
 		return err
@@ -150,7 +179,12 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 		return err
 	}
 	if n.Evidence != nil {
-		if err := putEvidence(t, row, n.Evidence.ID, b.evidence); err != nil {
+		if err := putEvidence(t, row, *n.Evidence, b.evidence); err != nil {
+			return err
+		}
+	}
+	if op.Run != nil && op.Parent == "" {
+		if err := growRun(t, op, row); err != nil {
 			return err
 		}
 	}
@@ -158,7 +192,8 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 }
 
 // moving gives the columns that a transition may change, in the order of the
-// statements: version, state, on_list, asked, dispatch_at, lease_at, expire_at.
+// statements: version, state, on_list, asked, dispatch_at, lease_at, expire_at,
+// doubt_at, doubt, first_unknown.
 func moving(op ledger.Operation) []any {
 	asked := op.State == ledger.Rejected && !op.Reopened
 	return []any{
@@ -167,6 +202,9 @@ func moving(op ledger.Operation) []any {
 		some(op.State == ledger.Pending, nanos(op.NotBefore)),
 		some(op.State == ledger.Running, nanos(op.LeaseUntil)),
 		some((op.State == ledger.AwaitingApproval || op.State == ledger.Pending) && !op.ExpiresAt.IsZero(), nanos(op.ExpiresAt)),
+		some(op.State == ledger.Unknown && !op.OnList, nanos(op.AskAt)),
+		string(op.Doubt),
+		some(op.State == ledger.Unknown, nanos(op.FirstUnknownAt)),
 	}
 }
 
@@ -179,9 +217,10 @@ func putPlan(t *tx, row int64, round int, doc string) error {
 	return err
 }
 
-func putEvidence(t *tx, row int64, id, doc string) error {
-	_, err := t.exec(`INSERT INTO evidence (operation, id, doc) VALUES ($1, $2, $3)
-		ON CONFLICT (operation, id) DO NOTHING`, row, id, doc)
+func putEvidence(t *tx, row int64, e ledger.Evidence, doc string) error {
+	proves := e.Verdict == tools.Succeeded && e.EffectID != ""
+	_, err := t.exec(`INSERT INTO evidence (operation, id, effect, doc) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (operation, id) DO NOTHING`, row, e.ID, some(proves, e.EffectID), doc)
 	return err
 }
 

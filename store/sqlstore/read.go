@@ -82,6 +82,12 @@ func (db *DB) EventsAfter(ctx context.Context, tenant string, seq int64, limit i
 		tenant, seq, max(limit, 0))
 }
 
+// AllEventsAfter implements ledger.Store.
+func (db *DB) AllEventsAfter(ctx context.Context, seq int64, limit int) ([]ledger.Event, error) {
+	return all(db.reader(ctx), event,
+		`SELECT seq, doc FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, seq, max(limit, 0))
+}
+
 func event(rows *sql.Rows) (e ledger.Event, err error) {
 	var seq int64
 	var doc string

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"countersign/fault"
+)
+
+// An undo is an operation of its own, the child. Its birth moves the parent to
+// compensating, and its end moves the parent on, each in the child's own write:
+// there is no moment in which the two tell different stories (I15).
+
+// UndoKey is the key under which the undos of an operation live.
+func UndoKey(parent string) string { return undoPrefix + parent }
+
+// undoPrefix is reserved: no key of a caller or a template begins with it.
+const undoPrefix = "undo:"
+
+// Undoable refuses what can't be taken back as it stands: an undo, an effect
+// that was only found, or an operation that did not succeed. What is unknown is
+// never undone: nobody knows whether there is anything to undo.
+func Undoable(op Operation) error {
+	switch {
+	case op.Parent != "":
+		return withOperation(fault.New(fault.UndoImpossible, "This operation is an undo itself; an undo is not undone."), op)
+	case op.Adopted:
+		return withOperation(fault.New(fault.UndoImpossible, "The effect was found already there; this gateway did not make it and does not take it back."), op)
+	case op.State == Unknown:
+		return withOperation(fault.New(fault.UndoImpossible, "Its outcome is not known; it must be found out before anything is taken back."), op)
+	case op.State != Succeeded:
+		return withOperation(fault.New(fault.UndoImpossible, "Only what succeeded can be taken back; this operation is %s.", op.State), op)
+	}
+	return nil
+}
+
+// beginUndo is the parent's move in the write that opens its undo.
+func (l *Ledger) beginUndo(parent, child Operation, writeID string) (Move, error) {
+	if err := Undoable(parent); err != nil {
+		return Move{}, err
+	}
+	next := parent
+	next.State, next.Child = Compensating, child.ID
+	return l.beside(parent, next, VerbCompensate, Event{Actor: Gateway("undo"), Reason: &Reason{Code: "undo_opened", Text: child.ID}}, writeID)
+}
+
+// beside makes the move of another operation in a write.
+func (l *Ledger) beside(op, next Operation, verb Verb, ev Event, writeID string) (Move, error) {
+	if !slices.Contains(Allowed(op.State, verb, len(op.Attempts) > 0, op.Touched()), next.State) {
+		return Move{}, invalidState(op, verb)
+	}
+	if err := consistent(next); err != nil {
+		return Move{}, err
+	}
+	next.Version, next.UpdatedAt, next.WriteID = op.Version+1, l.Now(), writeID
+	ev.Verb = verb
+	e := l.event(op.State, next, ev)
+	next.Chain = e.Hash
+	return Move{Operation: next, Expect: op.Version, Event: e}, nil
+}
+
+// endUndo is the parent's move, if any, in the write that moves its undo.
+func (l *Ledger) endUndo(ctx context.Context, child, next Operation, writeID string) ([]Move, error) {
+	ends, contradicted := next.State.Final() && !child.State.Final(), child.State.Void() && next.State == Unknown
+	if child.Parent == "" || !ends && !contradicted {
+		return nil, nil
+	}
+	parent, err := l.Operation(ctx, child.Tenant, child.Parent)
+	if err != nil {
+		return nil, err
+	}
+	moved, ev := parent, Event{Actor: Gateway("undo")}
+	var verb Verb
+	switch {
+	case contradicted && parent.State == Succeeded:
+		verb, moved.State, moved.Child = VerbRecompensate, Compensating, child.ID
+		ev.Reason = &Reason{Code: "undo_contradicted", Text: "Its undo had ended without effect, and then an effect of it was seen."}
+	case ends && parent.State == Compensating && next.State == Succeeded:
+		verb, moved.State = VerbCompensated, Compensated
+		ev.Reason = &Reason{Code: "undone", Text: child.ID}
+	case ends && parent.State == Compensating && parent.Child == child.ID:
+		verb, moved.State = VerbGiveUp, Succeeded
+		ev.Reason = &Reason{Code: "undo_" + string(next.State), Text: "The undo ended without effect; the effect is still there."}
+	default:
+		return nil, nil // a newer undo speaks for the parent
+	}
+	m, err := l.beside(parent, moved, verb, ev, writeID)
+	if err != nil {
+		return nil, err
+	}
+	return []Move{m}, nil
+}
+
+// RunUndo is the undo of a run as it was evaluated.
+type RunUndo struct {
+	// Run as evaluated; it must not have grown since.
+	Run RunHead
+	// Preview is the preview that the caller committed.
+	Preview string
+	By      Actor
+	// Children in the order of their dispatch: the newest effect first.
+	Children []OpenRequest
+	Epoch    int64
+}
+
+// MaxRunUndo is how many effects one undo of a run may take back.
+const MaxRunUndo = 100
+
+// OpenRunUndo closes the run and opens the undos of its effects in one write.
+// Each is dispatched only when the one before it has succeeded. A run that was
+// closed by this very preview is answered with the operations that it opened.
+// ErrMoved asks the caller to evaluate again.
+func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error) {
+	if len(u.Children) == 0 || len(u.Children) > MaxRunUndo {
+		return nil, fault.New(fault.UndoImpossible, "The undo of a run takes back 1 to %d effects; this one has %d.", MaxRunUndo, len(u.Children))
+	}
+	head := u.Run
+	head.ClosedAt, head.ClosedBy, head.Closing = l.Now(), u.By, u.Preview
+	o := Opening{WriteID: newWriteID(), Epoch: u.Epoch, CloseRun: &head}
+	births := make([]newborn, len(u.Children))
+	for i, r := range u.Children {
+		b, err := l.birth(r, o.WriteID)
+		if err != nil {
+			return nil, err
+		}
+		if b.op.State == Running { // its turn comes with the executor
+			b.op.State = Pending
+		}
+		if b.op.ExpiresAt.IsZero() {
+			b.op.ExpiresAt = b.op.CreatedAt.Add(cmp.Or(r.Requirement.Expiry, undoExpiry))
+		}
+		if i > 0 {
+			b.op.After = births[i-1].op.ID
+			births[i-1].op.Next = b.op.ID
+		}
+		births[i] = b
+	}
+	for _, b := range births {
+		if err := l.bear(&o, b); err != nil {
+			return nil, err
+		}
+	}
+	err := l.write(ctx, o)
+	var refused *Refused
+	var lost *Lost
+	switch {
+	case err == nil:
+		ops := make([]Operation, len(o.New))
+		for i, n := range o.New {
+			ops[i] = n.Operation
+		}
+		return ops, nil
+	case errors.As(err, &lost):
+		return nil, ErrMoved
+	case !errors.As(err, &refused):
+		return nil, StoreFault(err)
+	case refused.Why == RunClosed:
+		return nil, runClosed()
+	case refused.Why == PreviewGone || refused.Why == PreviewExpired:
+		return nil, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
+	}
+	return nil, ErrMoved
+}
+
+// undoExpiry bounds how long an undo in a row waits for its turn, where its
+// tool says nothing.
+const undoExpiry = 24 * time.Hour
+
+func runClosed() error {
+	return fault.New(fault.RunClosed, "This run was closed by its undo; nothing more is opened in it.")
+}
+
+// GoalFree refuses a goal that another operation holds: one that may have, or
+// has, an effect. againOf may name the holder itself.
+func GoalFree(h Head, agent, againOf string) error {
+	op := h.Operation
+	if !h.Exists() || op.State.Void() || op.State == Compensated || op.ID == againOf {
+		return nil
+	}
+	e := fault.New(fault.GoalTaken, "Another operation already stands for this goal and is %s; at most one may take effect.", op.State)
+	if op.Agent.ID == agent {
+		e.Operation = op.ID
+	}
+	return e
+}
