@@ -40,6 +40,11 @@ type Config struct {
 	EvidenceBoundary string
 	// OnCommit is called after each answered commit, for counters and the log.
 	OnCommit func(Request, Result)
+	// OnRefusal is called after each commit that was answered with an error.
+	OnRefusal func(Request, error)
+	// Trace gives the W3C traceparent of a commit, which the operation keeps: what
+	// is sent later continues that trace. Nil keeps none.
+	Trace func(context.Context) string
 }
 
 // Service commits. It is safe for concurrent use.
@@ -74,6 +79,14 @@ const attempts = 8
 // Commit opens the operation that the token stands for, or answers with it.
 // The order of the checks is part of the contract (design: order at commit).
 func (s *Service) Commit(ctx context.Context, r Request) (Result, error) {
+	res, err := s.commit(ctx, r)
+	if err != nil && s.cfg.OnRefusal != nil {
+		s.cfg.OnRefusal(r, err)
+	}
+	return res, err
+}
+
+func (s *Service) commit(ctx context.Context, r Request) (Result, error) {
 	claims, status, err := s.cfg.Signer.Verify(r.Token)
 	if err != nil {
 		return Result{}, err
@@ -249,8 +262,16 @@ func (s *Service) tryOpen(ctx context.Context, r Request, c tokens.Claims, t *to
 		Preview: p, Agent: p.Plan.Agent, TokenID: c.ID, RequestID: r.RequestID, Requirement: req,
 		Manifest: ledger.Manifest{Version: t.Version, Text: t.Manifest, Upstream: t.Upstream, UpstreamURL: t.UpstreamURL},
 		Head:     head, Epoch: guardRow.Epoch, GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,
-		EvidenceBoundary: s.cfg.EvidenceBoundary,
+		EvidenceBoundary: s.cfg.EvidenceBoundary, Trace: s.trace(ctx),
 	})
+}
+
+// trace is what the operation keeps of the caller's trace.
+func (s *Service) trace(ctx context.Context) string {
+	if s.cfg.Trace == nil {
+		return ""
+	}
+	return s.cfg.Trace(ctx)
 }
 
 // stale refuses a plan whose basis moved.

@@ -28,7 +28,11 @@ type ExecutorConfig struct {
 	Poll time.Duration
 	// Parallel bounds how many approved operations are sent at once; 0 means 16.
 	Parallel int
-	Logger   *slog.Logger
+	// Dispatching is called behind each dispatch mark, before anything is sent:
+	// the context goes to the connector, and the function is told what was seen.
+	// For traces.
+	Dispatching func(context.Context, ledger.Operation) (context.Context, func(tools.Outcome))
+	Logger      *slog.Logger
 }
 
 // DueStore is the part of ledger.Store that background loops take work from.
@@ -57,6 +61,11 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Dispatching == nil {
+		cfg.Dispatching = func(ctx context.Context, _ ledger.Operation) (context.Context, func(tools.Outcome)) {
+			return ctx, func(tools.Outcome) {}
+		}
 	}
 	return &Executor{cfg: cfg, slots: make(chan struct{}, cfg.Parallel), stop: make(chan struct{})}
 }
@@ -146,9 +155,11 @@ func (e *Executor) Drain(ctx context.Context) error {
 // seen. It is never cancelled by a caller.
 func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Plan, t *tools.Tool) {
 	attempt := op.Attempts[len(op.Attempts)-1]
-	outcome := e.dispatch(ctx, t, plan, tools.Dispatch{
+	sending, seen := e.cfg.Dispatching(ctx, op)
+	outcome := e.dispatch(sending, t, plan, tools.Dispatch{
 		Operation: op.ID, Attempt: attempt.N, Deadline: attempt.Deadline, Timeout: t.Timeout,
 	})
+	seen(outcome)
 	op, err := e.conclude(ctx, op, outcome)
 	if err != nil {
 		e.cfg.Logger.Error("an outcome could not be written; the lease will make it unknown",
