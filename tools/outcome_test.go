@@ -73,6 +73,22 @@ func TestManifest_Judge_everyStatus(t *testing.T) {
 	}
 }
 
+// I8: what is no id proves nothing, however well the rest of the answer looks.
+func TestManifest_Judge_effectID(t *testing.T) {
+	m := parse(t, smallest)
+	plan, _, err := m.Plan(callOf(t, m, `{"order_id":"o"}`), map[string]tools.Reply{"order": ok(t, `{"status":"open"}`)})
+	require.NoError(t, err)
+	for id, want := range map[string]tools.Verdict{
+		`"hold_1"`: tools.Succeeded, `7`: tools.Succeeded,
+		`""`: tools.Unknown, `"  "`: tools.Unknown, `"a\nb"`: tools.Unknown, `"a\u200bb"`: tools.Unknown,
+		`7.5`: tools.Unknown, `true`: tools.Unknown, `null`: tools.Unknown, `["hold_1"]`: tools.Unknown, `{"id":1}`: tools.Unknown,
+		`"` + strings.Repeat("x", 513) + `"`: tools.Unknown,
+	} {
+		out := m.Judge(plan, tools.Reply{Status: 201, Body: value(t, `{"id":`+id+`}`)})
+		require.Equal(t, want, out.Verdict, id)
+	}
+}
+
 // A status can be both only through conditions; when both hold nothing is proved.
 func TestManifest_Judge_both(t *testing.T) {
 	m := parse(t, base(t, `rejected: {status: [422], because: "${body.message}"}`, `rejected: {status: [201], when: body.bad == true, because: "Bad."}`))
