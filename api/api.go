@@ -56,6 +56,8 @@ type Config struct {
 	// Log gets one line for each request and the cause of each problem of the
 	// gateway's own. Default: nowhere.
 	Log *slog.Logger
+	// Watch sees requests and their replies. Default: nobody.
+	Watch Watch
 }
 
 // Server answers the routes of the contract. It is safe for concurrent use.
@@ -132,6 +134,7 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Watch.complete()
 	return nil
 }
 

@@ -98,6 +98,7 @@ func (h handlers) card(ctx context.Context, op ledger.Operation) (Approval, erro
 		return Approval{}, err
 	}
 	op = c.Operation
+	of(ctx).op = &op
 	t, err := h.cfg.Registry.Version(ctx, op.ToolVersion)
 	if err != nil {
 		t = nil

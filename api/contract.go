@@ -35,6 +35,14 @@ type route struct {
 	body *bodySchema
 }
 
+// name is the operationId; empty where no route matched.
+func (r *route) name() string {
+	if r == nil {
+		return ""
+	}
+	return r.operation
+}
+
 // parameter is one query parameter.
 type parameter struct {
 	schema *jsonschema.Schema

@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"countersign/fault"
+	"countersign/ledger"
 	"countersign/strictjson"
 )
 
@@ -25,6 +26,9 @@ type exchange struct {
 	who       principal
 	// body is the parsed value of the request's body.
 	body map[string]any
+	// op is the operation that was answered last, code that of a problem.
+	op   *ledger.Operation
+	code fault.Code
 	// control moves the deadlines of the connection.
 	control *http.ResponseController
 }
@@ -47,7 +51,7 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		} else {
 			x.requestID = s.cfg.NewID("req_")
 		}
-		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+		seen, r := s.see(r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)), x)
 		safeHeaders(w.Header())
 		w.Header().Set("Request-Id", x.requestID)
 		if len(r.TransferEncoding) > 0 {
@@ -56,10 +60,13 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		began := s.cfg.Now()
-		watched := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		watched := middleware.NewWrapResponseWriter(seen.writer(w), r.ProtoMajor)
+		defer func() { seen.end(r, watched.Status()) }() // also when it breaks off
 		defer func() {
 			s.recovered(watched, r, recover())
-			s.logRequest(r, x, watched.Status(), s.cfg.Now().Sub(began))
+			took := s.cfg.Now().Sub(began)
+			s.logRequest(r, x, watched.Status(), took)
+			s.cfg.Watch.OnAnswer(Answered{Route: x.route.name(), Status: watched.Status(), Code: x.code, Took: took})
 		}()
 		next.ServeHTTP(watched, r)
 	})
@@ -98,9 +105,17 @@ func (s *Server) logRequest(r *http.Request, x *exchange, status int, took time.
 	if c := chi.RouteContext(r.Context()); c != nil && c.RoutePattern() != "" {
 		path = c.RoutePattern()
 	}
-	s.cfg.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
+	line := []slog.Attr{
 		slog.String("method", r.Method), slog.String("route", path), slog.Int("status", status),
-		slog.String("request_id", x.requestID), slog.String("caller", x.who.id()), slog.Float64("took_ms", float64(took.Microseconds())/1000))
+		slog.String("request_id", x.requestID), slog.String("caller", x.who.id()), slog.Float64("took_ms", float64(took.Microseconds())/1000),
+	}
+	if x.code != "" {
+		line = append(line, slog.String("code", string(x.code)))
+	}
+	if x.op != nil {
+		line = append(line, s.cfg.Watch.Fields(*x.op)...)
+	}
+	s.cfg.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
 }
 
 // knownHost answers only for the names that are ours, against DNS rebinding

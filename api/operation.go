@@ -42,6 +42,7 @@ func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decis
 
 // operation is the whole of an operation for the caller of the request.
 func (s *Server) operation(ctx context.Context, op ledger.Operation) (Operation, error) {
+	of(ctx).op = &op
 	plan, err := s.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
 	if err != nil {
 		return Operation{}, err

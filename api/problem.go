@@ -33,6 +33,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.status = http.StatusBadRequest
 	}
 	s.logProblem(r, p.status, e)
+	of(r.Context()).code = e.Code
 
 	doc := Problem{
 		Type: problemType + string(e.Code), Title: p.title, Status: p.status, Code: ProblemCode(e.Code),
