@@ -96,7 +96,7 @@ waits for people; and when nobody knows whether something happened, it says so.`
 		panic(err) // the flag stands in the line above
 	}
 	root.AddCommand(
-		serveCommand(p), demoCommand(p), initCommand(p),
+		serveCommand(p), demoCommand(p), drillCommand(p), initCommand(p),
 		agentCommand(p), operatorCommand(p), toolCommand(p), keysCommand(p),
 		previewCommand(p), commitCommand(p),
 		doctorCommand(p), migrateCommand(p), schemaCommand(p), versionCommand(p), manCommand(p),
