@@ -45,6 +45,7 @@ var (
 		"store/*":          append([]string{"ledger", "identity"}, plans...),
 		"approvals/policy": records,
 		"audit":            records,
+		"measure":          append([]string{"ledger"}, plans...),
 		"preview":          services,
 		"commit":           services,
 		"approvals":        services,

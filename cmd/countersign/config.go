@@ -35,6 +35,12 @@ type Config struct {
 	} `yaml:"tls"`
 	// TrustedProxies are the addresses whose X-Forwarded-For is believed.
 	TrustedProxies []string `yaml:"trusted_proxies"`
+	// MetricsListen, when set, is where /metrics is answered, and nothing else.
+	MetricsListen string `yaml:"metrics_listen"`
+	Telemetry     struct {
+		// OTLPEndpoint is the collector that spans are sent to.
+		OTLPEndpoint string `yaml:"otlp_endpoint"`
+	} `yaml:"telemetry"`
 	// Data is the folder of the ledger, the signing keys and the admin socket.
 	Data string `yaml:"data"`
 	Log  struct {

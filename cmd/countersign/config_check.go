@@ -98,6 +98,17 @@ func (c Config) checkAddresses(k *configCheck) {
 			k.bad(key, "%s is not loopback: give tls.cert and tls.key, or set public_url to the https:// address of the proxy in front", address)
 		}
 	}
+	if c.MetricsListen != "" {
+		if _, port, err := net.SplitHostPort(c.MetricsListen); err != nil || !validPort(port) {
+			k.bad("metrics_listen", "must be host:port, like 127.0.0.1:8429")
+		}
+	}
+	if c.Telemetry.OTLPEndpoint != "" {
+		u, err := url.Parse(c.Telemetry.OTLPEndpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			k.bad("telemetry.otlp_endpoint", "must be http:// or https:// with a host, like http://127.0.0.1:4318, without credentials and query")
+		}
+	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		k.bad("tls", "cert and key go together")
 	}

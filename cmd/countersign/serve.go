@@ -101,6 +101,12 @@ func (g *gateway) listen() ([]door, error) {
 		}
 		doors = append(doors, door{ln: ln, agentsOnly: d.agentsOnly})
 	}
+	if err := g.listenMetrics(); err != nil {
+		for _, open := range doors {
+			err = errors.Join(err, open.ln.Close())
+		}
+		return nil, err
+	}
 	return doors, nil
 }
 

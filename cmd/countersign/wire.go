@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/sync/errgroup"
 
 	"countersign/approvals"
 	"countersign/commit"
 	"countersign/identity"
 	"countersign/ledger"
+	"countersign/measure"
 	"countersign/preview"
 	"countersign/reconcile"
 	"countersign/store/sqlstore"
@@ -43,6 +46,8 @@ type environment struct {
 	shopURL string
 	// boundary labels operations: live, or drill for synthetic data.
 	boundary string
+	// spans, when set, takes the spans instead of a collector.
+	spans sdktrace.SpanExporter
 	// onEvent, onPreview and onCommit watch for the demo's lines.
 	onEvent   func(ledger.Operation, ledger.Event)
 	onPreview func(preview.Request, preview.Result)
@@ -62,6 +67,10 @@ type gateway struct {
 	identity *identity.Service
 	pages    *web.Pages
 
+	metrics   *measure.Metrics
+	traces    *measure.Traces
+	metricsAt net.Listener // nil without metrics_listen
+
 	upstreams map[string]*httptool.Client
 	redactKey []byte
 	// draining is closed when the gateway stops, and ends long polls.
@@ -80,7 +89,7 @@ type gateway struct {
 // openGateway opens the ledger of a configuration and wires everything that
 // needs no listener. The caller closes it.
 func openGateway(ctx context.Context, cfg Config, env environment) (*gateway, error) {
-	g := &gateway{cfg: cfg, env: env, log: env.log, draining: make(chan struct{})}
+	g := &gateway{cfg: cfg, env: env, log: slog.New(measure.LogHandler(env.log.Handler())), draining: make(chan struct{})}
 	data := cfg.path(cfg.Data)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder: %w", err)
@@ -98,9 +107,14 @@ func openGateway(ctx context.Context, cfg Config, env environment) (*gateway, er
 
 func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	now := g.env.now
-	if g.ledger, err = ledger.Open(ctx, ledger.Config{Store: g.db, Now: now, OnEvent: g.env.onEvent}); err != nil {
+	g.registry = tools.NewRegistry(g.olderVersion)
+	if err := g.openMeasures(ctx); err != nil {
 		return err
 	}
+	if g.ledger, err = ledger.Open(ctx, ledger.Config{Store: g.db, Now: now, OnEvent: g.onEvent()}); err != nil {
+		return err
+	}
+	g.readMeasures()
 	g.keys, err = tokens.LoadOrCreate(filepath.Join(data, "signing-keys.json"), now(), tokens.KeyOptions{Retention: time.Duration(g.cfg.Tokens.Retention)})
 	if err != nil {
 		return err
@@ -117,22 +131,21 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	}
 	g.identity = identity.New(identity.Config{Store: g.db, Revoke: g.revoke, Now: now})
 	person := approvals.Directory(g.db)
-	g.registry = tools.NewRegistry(g.olderVersion)
 	owner := fmt.Sprintf("pid-%d", os.Getpid())
 	g.executor = commit.NewExecutor(commit.ExecutorConfig{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Person: person, Owner: owner,
-		Parallel: g.cfg.Limits.Parallel, Logger: g.log,
+		Parallel: g.cfg.Limits.Parallel, Dispatching: g.traces.Dispatching, Logger: g.log,
 	})
 	g.sweeper = reconcile.New(reconcile.Config{
 		Ledger: g.ledger, Store: g.db, Executor: g.executor, Tenants: g.cfg.Tenants, Owner: owner, Logger: g.log,
 	})
 	g.previews = preview.New(preview.Config{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Signer: signer,
-		Quota: g.cfg.Limits.OpenPreviews, OnPreview: g.env.onPreview,
+		Quota: g.cfg.Limits.OpenPreviews, OnPreview: g.onPreview,
 	})
 	g.commits = commit.New(commit.Config{
 		Ledger: g.ledger, Registry: g.registry, Signer: signer, Executor: g.executor,
-		EvidenceBoundary: g.env.boundary, OnCommit: g.env.onCommit,
+		EvidenceBoundary: g.env.boundary, OnCommit: g.onCommit, OnRefusal: g.onRefusal, Trace: measure.Traceparent,
 	})
 	g.approvals = approvals.New(approvals.Config{Ledger: g.ledger, Person: person})
 	return nil
@@ -194,6 +207,7 @@ func secretFile(path string) ([]byte, error) {
 // close ends the ledger. Loops must have ended before.
 func (g *gateway) close() {
 	g.closing.Do(func() {
+		g.closeMeasures()
 		if err := g.db.Close(); err != nil {
 			g.log.Error("the ledger was not closed cleanly", "error", err)
 		}
@@ -207,6 +221,7 @@ func (g *gateway) loops(ctx context.Context) error {
 	group.Go(func() error { return g.sweeper.Run(ctx) })
 	group.Go(func() error { return g.previews.Run(ctx) })
 	group.Go(func() error { return g.serveAdmin(ctx) })
+	group.Go(func() error { return g.serveMetrics(ctx) })
 	group.Go(func() error { return g.sweepIdentity(ctx) })
 	return group.Wait()
 }

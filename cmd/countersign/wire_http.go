@@ -42,7 +42,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
 		Identity: g.identity, Sessions: sessions, Keys: g.keys, Hosts: hosts, PublicURL: public,
 		RatePerMinute: 60 * g.cfg.Limits.AgentRequests, Burst: 4 * g.cfg.Limits.AgentRequests,
-		Draining: g.draining, Now: g.env.now, Log: g.log,
+		Draining: g.draining, Now: g.env.now, Log: g.log, Watch: g.watch(),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -135,7 +135,7 @@ func (g *gateway) compile(m *tools.Manifest) (*tools.Tool, error) {
 	if !ok {
 		return nil, fmt.Errorf("the tool %s names the upstream %s, which the configuration does not have", m.Spec.Name, m.Spec.Upstream)
 	}
-	return tools.Compile(m, tools.CompileEnv{UpstreamURL: client.URL(), NewConnector: client.Connector, RedactKey: g.redactKey})
+	return tools.Compile(m, tools.CompileEnv{UpstreamURL: client.URL(), NewConnector: g.measured(client), RedactKey: g.redactKey})
 }
 
 // olderVersion compiles a version that is not in force any more from the
