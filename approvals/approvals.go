@@ -230,6 +230,7 @@ func (s *Service) mayDecide(ctx context.Context, card Card, p policy.Person, d D
 		e.Operation = op.ID
 		return e
 	}
+	_, concerned := policy.Concerned(op, p.ID)
 	switch {
 	case card.Decided != nil:
 		return refuse(fault.AlreadyDecided, "You have already decided on this.")
@@ -237,7 +238,7 @@ func (s *Service) mayDecide(ctx context.Context, card Card, p policy.Person, d D
 		return refuse(fault.InvalidState, "Nobody is asked any more; the operation is "+string(op.State)+".")
 	case p.Disabled:
 		return refuse(fault.NotAllowed, card.WhyNot)
-	case p.ID == op.Agent.Owner || p.ID == op.Agent.ID:
+	case concerned:
 		return refuse(fault.SeparationOfDuties, card.WhyNot)
 	case !card.May:
 		return refuse(fault.NotAllowed, card.WhyNot)
@@ -289,14 +290,15 @@ func (s *Service) Cancel(ctx context.Context, who identity.Operator, id, reason 
 	return s.cfg.Ledger.Cancel(ctx, who.Tenant, id, actor(who), reason)
 }
 
-// notOwner keeps the agent's owner from undoing another person's no.
+// notOwner keeps the agent's owner, and who asked, from undoing another person's
+// no.
 func (s *Service) notOwner(ctx context.Context, who identity.Operator, id, what string) error {
 	op, err := s.cfg.Ledger.Operation(ctx, who.Tenant, id)
 	if err != nil {
 		return err
 	}
-	if op.Agent.Owner == who.ID {
-		e := fault.New(fault.SeparationOfDuties, "You own the agent that asks; somebody else must %s.", what)
+	if _, concerned := policy.Concerned(op, who.ID); concerned {
+		e := fault.New(fault.SeparationOfDuties, "This was asked by you or by an agent of yours; somebody else must %s.", what)
 		e.Operation = op.ID
 		return e
 	}

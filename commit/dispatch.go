@@ -77,7 +77,7 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if err != nil {
 		return nil, err
 	}
-	subject := ledger.Subject{Tool: op.Tool, Agent: op.Agent.ID, Undo: op.Parent != "", ByOperator: op.AskedBy != nil}
+	subject := op.Subject()
 	if _, frozen := guard.Stops(subject); frozen {
 		return nil, nil // looked at again after its claim
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -138,6 +139,10 @@ func (l *Ledger) birth(r OpenRequest, writeID string) (newborn, error) {
 		ev.Actor = *r.AskedBy
 	}
 	switch {
+	case r.Done != nil && op.Parent != "":
+		// What this undo would do is done. The parent moves with the end of its
+		// undo, so the executor adopts it, in the write that moves both.
+		op.State, op.ExpiresAt = Pending, now.Add(cmp.Or(r.Requirement.Expiry, undoExpiry))
 	case r.Done != nil:
 		ev.Verb, ev.Actor = VerbAdopt, Gateway("guard")
 		n.Evidence = l.adopt(&op, *r.Done)

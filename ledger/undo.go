@@ -37,6 +37,21 @@ func Undoable(op Operation) error {
 	return nil
 }
 
+// Subject is what the guard row is asked about before the operation is sent.
+// What an operator asked for doesn't hang on the agent's rights; what another
+// agent asked for hangs on that one's.
+func (op Operation) Subject() Subject {
+	s := Subject{Tool: op.Tool, Agent: op.Agent.ID, Undo: op.Parent != ""}
+	switch {
+	case op.AskedBy == nil:
+	case op.AskedBy.Kind == "agent":
+		s.Agent = op.AskedBy.ID
+	default:
+		s.ByOperator = true
+	}
+	return s
+}
+
 // beginUndo is the parent's move in the write that opens its undo.
 func (l *Ledger) beginUndo(parent, child Operation, writeID string) (Move, error) {
 	if err := Undoable(parent); err != nil {

@@ -181,7 +181,7 @@ func (b *builder) onlyFor(access Access, names ...string) {
 }
 
 func (b *builder) buildReadTool() {
-	b.onlyFor(Write, "preview", "commit", "key", "lookup", "already_done", "undo", "approval", "approval_expires", "approval_max_age", "reversible", "goal")
+	b.onlyFor(Write, "preview", "commit", "key", "lookup", "already_done", "undo", "approval", "approval_expires", "approval_max_age", "reversible", "goal", "duplicates")
 	b.m.headline = b.template(b.root.get("headline"), scopeReads.in("the headline of a read tool").shown(), inText)
 	n := b.root.get("read")
 	if n == nil {

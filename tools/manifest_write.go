@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ func (b *builder) buildWriteTool() {
 	b.onlyFor(Read, "read")
 	b.buildKey()
 	b.buildGoal()
+	b.m.Spec.Duplicates = cmp.Or(b.root.get("duplicates").text(), DuplicatesWarn)
 	preview := b.root.get("preview")
 	if preview == nil {
 		b.ps.at(b.root.keyPos("access"), "Say under `preview` what would change: at least `effects`.",

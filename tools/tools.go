@@ -68,6 +68,9 @@ type Spec struct {
 	// NeedsRun: the tool depends on earlier steps; calls without a run are
 	// refused.
 	NeedsRun bool
+	// Duplicates says what a call is met with whose arguments were used under
+	// another key: DuplicatesWarn (the default) or DuplicatesApprove.
+	Duplicates string
 	// Timeout bounds one dispatch from the first byte written to the last byte
 	// read.
 	Timeout time.Duration
@@ -86,6 +89,12 @@ type Spec struct {
 	// Warnings are what `tool validate` says about a manifest that loads.
 	Warnings []string
 }
+
+// What a tool wants done about possible duplicates.
+const (
+	DuplicatesWarn    = "warn"
+	DuplicatesApprove = "approve"
+)
 
 // KeySource names where an idempotency key comes from.
 type KeySource string

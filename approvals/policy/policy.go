@@ -2,8 +2,9 @@
 // functions over a tool's rules, a plan and what people said.
 //
 // What lives here: Evaluate (rules and predicted effects to a requirement),
-// Stricter, Full (is the quorum there?), Eligible (may this person?), and
-// ShownDigest, the name of exactly what a person decides on.
+// Stricter, Full (is the quorum there?), Eligible (may this person?), Asker (may
+// they ask for an undo?), and ShownDigest, the name of exactly what a person
+// decides on.
 //
 // How it flows: preview evaluates and pins a requirement; commit evaluates
 // again and keeps the stricter; approvals asks Eligible and Full at each
@@ -109,8 +110,17 @@ func validGroups(groups map[string]int) bool {
 	return len(groups) > 0
 }
 
-// AskAnybody is the requirement for a wanted repeat of a tool whose policy asks
-// nobody.
+// AskDuplicate is the requirement for a call whose arguments were used under
+// another key, if its tool wants people to look at such a one (N7).
+func AskDuplicate(spec *tools.Spec, req ledger.Requirement, others int) ledger.Requirement {
+	if others == 0 || spec.Duplicates != tools.DuplicatesApprove {
+		return req
+	}
+	return AskAnybody(req, "the same arguments were used under another key: 1 of all approvers")
+}
+
+// AskAnybody is the requirement for what is only done when a person agrees, of a
+// tool whose policy asks nobody.
 func AskAnybody(req ledger.Requirement, because string) ledger.Requirement {
 	if req.Outcome != tools.OutcomeAuto {
 		return req
@@ -191,13 +201,11 @@ type Person struct {
 // Eligible reports whether the person may decide on the operation, and if not,
 // why. The requester and the agent's owner never may (separation of duties).
 func Eligible(op ledger.Operation, p Person) (bool, string) {
-	switch {
-	case p.Disabled:
+	if p.Disabled {
 		return false, "This account is disabled."
-	case p.ID == op.Agent.Owner:
-		return false, "You own the agent that asks; somebody else must decide."
-	case p.ID == op.Agent.ID:
-		return false, "You asked for this; somebody else must decide."
+	}
+	if why, concerned := Concerned(op, p.ID); concerned {
+		return false, why
 	}
 	for g := range op.Requirement.Groups {
 		if g == tools.AnyGroup || slices.Contains(p.Groups, g) {
