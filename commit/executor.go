@@ -160,6 +160,7 @@ func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Pla
 		Operation: op.ID, Attempt: attempt.N, Deadline: attempt.Deadline, Timeout: t.Timeout,
 	})
 	seen(outcome)
+	ledger.CrashPoint("after_reply")
 	op, err := e.conclude(ctx, op, outcome)
 	if err != nil {
 		e.cfg.Logger.Error("an outcome could not be written; the lease will make it unknown",

@@ -64,7 +64,9 @@ func (l *Ledger) stepOnce(ctx context.Context, op Operation, t Transition) (Oper
 	t.Event = l.event(op.State, *next, t.Event)
 	next.Chain = t.Event.Hash
 
+	CrashPoint("before_" + string(verb))
 	err = l.persist(ctx, t.WriteID, func() error { return l.cfg.Store.Apply(ctx, t) })
+	CrashPoint("after_" + string(verb))
 	var refused *Refused
 	switch {
 	case err == nil:
