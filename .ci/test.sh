@@ -32,23 +32,28 @@ step "lint" .ci/lint.sh
 step "generated code" .ci/generate.sh --check
 step "build" make -s build
 
-# tests CGO FOLDER FLAGS...: the tests of one module. Lint has vetted every package.
+# tests CGO FOLDER PACKAGES FLAGS...: tests of one module. Lint has vetted every package.
 # -count=1: a result of an earlier run is no test. The tests in a real browser have
 # a build tag, so that a plain go test needs none.
 tests() {
 	cgo=$1
 	mod=$2
-	shift 2
-	CGO_ENABLED=$cgo .ci/tmp/bin/testsum -allow .ci/allowed-skips -sum .ci/tmp/totals \
+	packages=$3
+	shift 3
+	CGO_ENABLED=$cgo .ci/tmp/bin/testsum -allow .ci/allowed-skips -sum .ci/tmp/totals -packages "$packages" \
 		"$mod" -vet=off -tags browser -count=1 -timeout 20m "$@"
 }
 
 rm -f .ci/tmp/totals
 failed=0
-step "tests, race detector on" tests 1 . -race || failed=1
+step "tests, race detector on" tests 1 . "$(go list ./... | grep -v '/harness')" -race || failed=1
+# The harness is long and mostly one thing at a time; without the detector it meets
+# ten times as many schedules.
+step "harness" tests 0 . ./harness/... || failed=1
+step "fuzzing, 15 s a target" .ci/fuzz.sh 15s || failed=1
 # The other modules once, without the detector: what they link is mostly not ours.
 for mod in $(.ci/modules.sh | grep -v '^\.$'); do
-	step "tests of $mod" tests 0 "$mod" || failed=1
+	step "tests of $mod" tests 0 "$mod" ./... || failed=1
 done
 
 echo "== $([ $failed -eq 0 ] && echo all good || echo FAILED): $(($(date +%s) - begin)) s in all"

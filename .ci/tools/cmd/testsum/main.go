@@ -11,7 +11,7 @@
 // What does not live here: which modules and flags a run has (.ci/test.sh), and any
 // knowledge of what the tests test.
 //
-//	testsum [-allow FILE] [-sum FILE] DIR [go test flags]
+//	testsum [-allow FILE] [-sum FILE] [-packages LIST] DIR [go test flags]
 package main
 
 import (
@@ -22,33 +22,41 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
 func main() {
 	allow := flag.String("allow", "", "file that lists allowed skips: package, test, # reason")
 	sum := flag.String("sum", "", "file to which the totals are added")
+	packages := flag.String("packages", "./...", "which packages of the module, separated by spaces")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: testsum [-allow FILE] [-sum FILE] DIR [go test flags]")
+		fmt.Fprintln(os.Stderr, "usage: testsum [-allow FILE] [-sum FILE] [-packages LIST] DIR [go test flags]")
 	}
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	os.Exit(run(os.Stdout, flag.Arg(0), flag.Args()[1:], *allow, *sum))
+	os.Exit(run(os.Stdout, job{dir: flag.Arg(0), flags: flag.Args()[1:], packages: strings.Fields(*packages)}, *allow, *sum))
+}
+
+// job is what to test: packages of the module in dir.
+type job struct {
+	dir             string
+	flags, packages []string
 }
 
 // run tests the module and returns the exit code: 0 all well, 1 not, 2 the run
 // itself could not be done.
-func run(out io.Writer, dir string, flags []string, allowFile, sumFile string) int {
+func run(out io.Writer, j job, allowFile, sumFile string) int {
 	allowed, err := readAllowed(allowFile)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		return 2
 	}
 	rep := newReport(out, allowed)
-	if err := goTest(dir, flags, rep); err != nil {
+	if err := goTest(j, rep); err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		return 2
 	}
@@ -65,11 +73,11 @@ func run(out io.Writer, dir string, flags []string, allowFile, sumFile string) i
 	return 0
 }
 
-// goTest runs the tests of the module in dir and feeds their events to rep. A
-// failing test is no error of goTest; rep knows it.
-func goTest(dir string, flags []string, rep *report) error {
-	cmd := exec.Command("go", append(append([]string{"test", "-json"}, flags...), "./...")...)
-	cmd.Dir = dir
+// goTest runs the tests and feeds their events to rep. A failing test is no error
+// of goTest; rep knows it.
+func goTest(j job, rep *report) error {
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, j.flags, j.packages)...)
+	cmd.Dir = j.dir
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -84,7 +92,7 @@ func goTest(dir string, flags []string, rep *report) error {
 	err = cmd.Wait()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		// The events told it already, or go test stopped before the first one.
-		rep.exitedWith(dir, exit)
+		rep.exitedWith(j.dir, exit)
 		return nil
 	}
 	return err

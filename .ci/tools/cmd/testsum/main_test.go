@@ -108,7 +108,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			var out strings.Builder
-			code := run(&out, dir, []string{"-vet=off"}, allow, "")
+			code := run(&out, job{dir: dir, flags: []string{"-vet=off"}, packages: []string{"./..."}}, allow, "")
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
@@ -134,7 +134,7 @@ func TestRun_sumsUp(t *testing.T) {
 	sum := filepath.Join(t.TempDir(), "totals")
 	for _, want := range []string{"1 passed, 0 failed, 0 skipped\n", "2 passed, 0 failed, 0 skipped\n"} {
 		var out strings.Builder
-		if code := run(&out, dir, []string{"-vet=off"}, "", sum); code != 0 {
+		if code := run(&out, job{dir: dir, flags: []string{"-vet=off"}, packages: []string{"./..."}}, "", sum); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, out.String())
 		}
 		if !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 0 skipped\n") {
