@@ -2,8 +2,8 @@
 // what was previewed, and answers every repeat with the recorded result.
 //
 // What lives here: Service (the checks at commit, in their order, and the
-// birth of the operation), and Executor, which makes dispatch marks, lets the
-// connector send, and writes what was seen.
+// birth of the operation; Undo and UndoRun go the same way), and Executor, which
+// makes dispatch marks, lets the connector send, and writes what was seen.
 //
 // How it flows: Commit verifies the token, answers with the operation when its
 // generation exists, else evaluates grant, tool version, key, freeze, policy and
@@ -70,6 +70,9 @@ type Request struct {
 type Result struct {
 	Operation ledger.Operation
 	Replayed  bool
+	// Stale says why a repeated result should not be built upon without a look:
+	// ledger.Stale* words (R56).
+	Stale []string
 }
 
 // attempts bounds how often a commit evaluates again when the ground moved
@@ -149,15 +152,24 @@ func (s *Service) replay(ctx context.Context, r Request, op ledger.Operation, ar
 	return s.answer(ctx, r, op, true)
 }
 
-// answer waits for the outcome as long as the caller will, never for people.
+// answer says what became of the operation, and tells who counts.
 func (s *Service) answer(ctx context.Context, r Request, op ledger.Operation, replayed bool) (Result, error) {
+	res := s.outcome(ctx, op, replayed, r.Wait)
+	if s.cfg.OnCommit != nil {
+		s.cfg.OnCommit(r, res)
+	}
+	return res, nil
+}
+
+// outcome waits for the outcome as long as the caller will, never for people.
+func (s *Service) outcome(ctx context.Context, op ledger.Operation, replayed bool, wait time.Duration) Result {
 	settled := func(op ledger.Operation) bool {
 		// An unknown outcome is on the people's list a moment later; then the
 		// answer says whom to wait for.
 		return op.State != ledger.Running && op.State != ledger.Pending && (op.State != ledger.Unknown || op.OnList)
 	}
-	if !settled(op) && r.Wait > 0 {
-		waited, err := s.cfg.Ledger.Await(ctx, op.Tenant, op.ID, r.Wait, settled)
+	if !settled(op) && wait > 0 {
+		waited, err := s.cfg.Ledger.Await(ctx, op.Tenant, op.ID, wait, settled)
 		if err == nil {
 			op = waited
 		}
@@ -165,10 +177,11 @@ func (s *Service) answer(ctx context.Context, r Request, op ledger.Operation, re
 		// that fails now doesn't make it undone.
 	}
 	res := Result{Operation: op, Replayed: replayed}
-	if s.cfg.OnCommit != nil {
-		s.cfg.OnCommit(r, res)
+	if replayed {
+		// The first result is the answer all the same when this can't be read.
+		res.Stale, _ = s.cfg.Ledger.Stale(ctx, op)
 	}
-	return res, nil
+	return res
 }
 
 // open evaluates everything that may stand against a birth and opens.
@@ -180,14 +193,14 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 	if !ok || t.Version != c.ToolVersion {
 		return Result{}, fault.New(fault.ToolChanged, "The tool %s was changed or withdrawn since the preview; preview again.", r.Tool)
 	}
-	p, err := s.cfg.Ledger.Preview(ctx, c.Tenant, c.PreviewID)
+	p, err := s.previewed(ctx, c)
 	switch {
-	case errors.Is(err, ledger.ErrNotFound):
-		return Result{}, expired()
 	case err != nil:
 		return Result{}, err
-	case p.PlanDigest != c.PreviewDigest || p.Plan.Digest() != c.PreviewDigest:
-		return Result{}, fault.New(fault.Internal, "The stored preview is not the one that the token names.")
+	case p.Parent != "":
+		return Result{}, fault.New(fault.ArgsMismatch, "The commit token is for the undo of %s; commit it there.", p.Parent)
+	case p.Plan.Digest() != c.PreviewDigest:
+		return Result{}, notTheOne()
 	}
 	for range attempts {
 		op, opened, err := s.tryOpen(ctx, r, c, t, p)
@@ -209,61 +222,168 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 		}
 		return s.answer(ctx, r, op, false)
 	}
+	return Result{}, movedAgain()
+}
+
+// movedAgain gives up on a ground that doesn't hold still.
+func movedAgain() error {
 	e := fault.New(fault.StoreUnavailable, "The ground moved under this commit again and again; nothing was opened. Repeat it.")
 	e.RetryAfter = time.Second
-	return Result{}, e
+	return e
+}
+
+// previewed reads the preview that a token names.
+func (s *Service) previewed(ctx context.Context, c tokens.Claims) (ledger.Preview, error) {
+	p, err := s.cfg.Ledger.Preview(ctx, c.Tenant, c.PreviewID)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		return p, expired()
+	case err != nil:
+		return p, err
+	case p.PlanDigest != c.PreviewDigest:
+		return p, notTheOne()
+	}
+	return p, nil
+}
+
+func notTheOne() error {
+	return fault.New(fault.Internal, "The stored preview is not the one that the token names.")
 }
 
 // tryOpen is one evaluation and one conditional write.
 func (s *Service) tryOpen(ctx context.Context, r Request, c tokens.Claims, t *tools.Tool, p ledger.Preview) (ledger.Operation, bool, error) {
+	guardRow, err := s.guardRow(ctx, c)
+	if err != nil {
+		return ledger.Operation{}, false, err
+	}
+	req, standing, err := s.evaluate(ctx, guardRow, ask{
+		tool: t, preview: p, agent: p.Plan.Agent, by: r.Agent.ID,
+		subject: ledger.Subject{Tool: p.Tool, Agent: r.Agent.ID},
+	})
+	if err != nil || standing != nil {
+		return deref(standing), false, err
+	}
+	req.TokenID, req.RequestID = c.ID, r.RequestID
+	// An agent that hangs up must not leave an operation behind its mark that
+	// nobody sends.
+	return s.cfg.Ledger.OpenOperation(context.WithoutCancel(ctx), req)
+}
+
+func deref(op *ledger.Operation) ledger.Operation {
+	if op == nil {
+		return ledger.Operation{}
+	}
+	return *op
+}
+
+// guardRow reads the row that everything below is evaluated against, and refuses
+// a token of an older ledger generation.
+func (s *Service) guardRow(ctx context.Context, c tokens.Claims) (ledger.Guard, error) {
 	guardRow, err := s.cfg.Ledger.Guard(ctx, c.Tenant)
 	if err != nil {
-		return ledger.Operation{}, false, err
+		return guardRow, err
 	}
 	if c.LedgerGeneration != guardRow.Generation {
-		return ledger.Operation{}, false, fault.New(fault.TokenInvalid, "The commit token is not valid.")
+		return guardRow, fault.New(fault.TokenInvalid, "The commit token is not valid.")
 	}
+	return guardRow, nil
+}
+
+// ask is one birth that is evaluated.
+type ask struct {
+	tool    *tools.Tool
+	preview ledger.Preview
+	// agent is whose operation it becomes, by who asks for it.
+	agent   tools.Agent
+	by      string
+	subject ledger.Subject
+	// parent is what it takes back; nil otherwise.
+	parent *ledger.Operation
+}
+
+// evaluate asks everything that may stand against a birth, in the order of the
+// contract: tool version, head, goal, rejected ask, freeze, policy, guards. An
+// operation that stands under the key already is the answer.
+func (s *Service) evaluate(ctx context.Context, guardRow ledger.Guard, a ask) (req ledger.OpenRequest, standing *ledger.Operation, err error) {
+	t, p := a.tool, a.preview
 	if guardRow.Tools[t.Name] != t.Version {
-		return ledger.Operation{}, false, fault.New(fault.ToolChanged, "The tool %s was changed or withdrawn since the preview; preview again.", r.Tool)
+		return req, nil, fault.New(fault.ToolChanged, "The tool %s was changed or withdrawn since the preview; preview again.", t.Name)
 	}
-	head, err := s.cfg.Ledger.Head(ctx, c.Tenant, p.Tool, p.Key)
+	head, err := s.cfg.Ledger.Head(ctx, p.Tenant, p.Tool, p.Key)
 	if err != nil {
-		return ledger.Operation{}, false, err
+		return req, nil, err
 	}
-	standing, err := ledger.Stand(head, p.ArgsDigest, p.AgainOf)
+	stands, err := ledger.Stand(head, p.ArgsDigest, p.AgainOf)
 	switch {
 	case err != nil:
-		return ledger.Operation{}, false, ledger.HideForeign(err, head.Operation, r.Agent.ID)
-	case standing.Advice == ledger.AdviceReplay:
-		return head.Operation, false, nil
-	case standing.Generation != p.Generation:
-		return ledger.Operation{}, false, fault.New(fault.PreviewStale, "The key has moved on to another generation since the preview; preview again.")
+		return req, nil, ledger.HideForeign(err, head.Operation, a.by)
+	case stands.Advice == ledger.AdviceReplay:
+		return req, &head.Operation, nil
+	case stands.Generation != p.Generation:
+		return req, nil, fault.New(fault.PreviewStale, "The key has moved on to another generation since the preview; preview again.")
 	}
-	if err := s.cfg.Ledger.RefuseRejected(ctx, c.Tenant, r.Agent.ID, p.Tool, p.ArgsDigest); err != nil {
-		return ledger.Operation{}, false, err
+	goal, err := s.goal(ctx, a)
+	if err != nil {
+		return req, nil, err
 	}
-	if err := guardRow.Check(ledger.Subject{Tool: p.Tool, Agent: r.Agent.ID}); err != nil {
-		return ledger.Operation{}, false, err
+	if err := s.cfg.Ledger.RefuseRejected(ctx, p.Tenant, a.agent.ID, p.Tool, p.ArgsDigest); err != nil {
+		return req, nil, err
 	}
-	req := policy.Stricter(p.Requirement, policy.Evaluate(&t.Spec, p.Plan))
-	if req.Outcome == tools.OutcomeDeny {
-		return ledger.Operation{}, false, fault.New(fault.PolicyDenied, "The policy denies this action: %s.", req.Rule)
+	if err := guardRow.Check(a.subject); err != nil {
+		return req, nil, err
+	}
+	verdict, err := s.verdict(ctx, a)
+	if err != nil {
+		return req, nil, err
 	}
 	g, err := t.Connector.Guard(ctx, p.Plan)
 	if err != nil {
-		return ledger.Operation{}, false, err
+		return req, nil, err
 	}
 	if g.Done == nil && len(g.Drift) > 0 {
-		return ledger.Operation{}, false, stale(g.Drift)
+		return req, nil, stale(g.Drift)
 	}
-	// An agent that hangs up must not leave an operation behind its mark that
-	// nobody sends.
-	return s.cfg.Ledger.OpenOperation(context.WithoutCancel(ctx), ledger.OpenRequest{
-		Preview: p, Agent: p.Plan.Agent, TokenID: c.ID, RequestID: r.RequestID, Requirement: req,
+	return ledger.OpenRequest{
+		Preview: p, Agent: a.agent, Requirement: verdict,
 		Manifest: ledger.Manifest{Version: t.Version, Text: t.Manifest, Upstream: t.Upstream, UpstreamURL: t.UpstreamURL},
-		Head:     head, Epoch: guardRow.Epoch, GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,
+		Head:     head, GoalHead: goal, Parent: a.parent, Epoch: guardRow.Epoch,
+		GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,
 		EvidenceBoundary: s.cfg.EvidenceBoundary, Trace: s.trace(ctx),
-	})
+	}, nil, nil
+}
+
+// goal reads who holds the plan's goal, and refuses while another may have, or
+// has, its effect (N6).
+func (s *Service) goal(ctx context.Context, a ask) (ledger.Head, error) {
+	if a.preview.Plan.Goal == nil || a.parent != nil {
+		return ledger.Head{}, nil
+	}
+	holder, err := s.cfg.Ledger.Goal(ctx, a.preview.Tenant, *a.preview.Plan.Goal)
+	if err != nil {
+		return holder, err
+	}
+	return holder, ledger.GoalFree(holder, a.agent.ID, a.preview.AgainOf)
+}
+
+// verdict is the stricter of what the policy said at the preview and what it
+// says now.
+func (s *Service) verdict(ctx context.Context, a ask) (ledger.Requirement, error) {
+	p := a.preview
+	now := policy.Evaluate(&a.tool.Spec, p.Plan)
+	if a.tool.Duplicates == tools.DuplicatesApprove {
+		// Asked again here: two previews may have been made before either was
+		// committed.
+		others, err := s.cfg.Ledger.SameArgs(ctx, p.Tenant, p.Tool, p.Key, p.ArgsDigest)
+		if err != nil {
+			return now, err
+		}
+		now = policy.AskDuplicate(&a.tool.Spec, now, others)
+	}
+	req := policy.Stricter(p.Requirement, now)
+	if req.Outcome == tools.OutcomeDeny {
+		return req, fault.New(fault.PolicyDenied, "The policy denies this action: %s.", req.Rule)
+	}
+	return req, nil
 }
 
 // trace is what the operation keeps of the caller's trace.

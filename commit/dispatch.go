@@ -20,6 +20,9 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 	for range attempts {
 		d, err := e.prepare(ctx, op)
 		if err != nil || d == nil {
+			if err == nil {
+				e.follow(ctx, op) // it may have been adopted
+			}
 			return settled(err)
 		}
 		if err := ctx.Err(); err != nil {
@@ -27,11 +30,11 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 		}
 		// A write that its caller leaves would be made all the same, and nobody
 		// would send what it marks.
-		ctx := context.WithoutCancel(ctx)
-		marked, err := e.cfg.Ledger.Mark(ctx, op, d.mark)
+		undisturbed := context.WithoutCancel(ctx)
+		marked, err := e.cfg.Ledger.Mark(undisturbed, op, d.mark)
 		switch {
 		case errors.Is(err, ledger.ErrMoved):
-			if op, err = e.cfg.Ledger.Operation(ctx, op.Tenant, op.ID); err != nil || op.State != ledger.Pending {
+			if op, err = e.cfg.Ledger.Operation(undisturbed, op.Tenant, op.ID); err != nil || op.State != ledger.Pending {
 				return err
 			}
 			continue
@@ -39,7 +42,8 @@ func (e *Executor) Dispatch(ctx context.Context, op ledger.Operation) error {
 			return settled(err)
 		}
 		// From here on a request may be on the wire; nobody's leaving stops it.
-		e.send(ctx, marked, d.plan, d.tool)
+		e.send(undisturbed, marked, d.plan, d.tool)
+		e.follow(ctx, marked)
 		return nil
 	}
 	return ledger.ErrMoved

@@ -84,6 +84,16 @@ func operator(id string, groups ...string) identity.Operator {
 // newRig starts a rig with the tools in force.
 func newRig(t testing.TB, list ...*tools.Tool) *rig {
 	t.Helper()
+	fakes := make([]*tooltest.Fake, len(list))
+	for i, tool := range list {
+		fakes[i] = tooltest.FakeOf(tool)
+	}
+	return newRigOf(t, fakes, list...)
+}
+
+// newRigOf is newRig for tools whose connector is not their fake itself.
+func newRigOf(t testing.TB, fakes []*tooltest.Fake, list ...*tools.Tool) *rig {
+	t.Helper()
 	r := &rig{
 		t: t, dir: t.TempDir(), clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		people: map[string]policy.Person{},
@@ -91,8 +101,8 @@ func newRig(t testing.TB, list ...*tools.Tool) *rig {
 	for _, o := range []identity.Operator{owner, ann, bob, carl, outside} {
 		r.people[o.ID] = approvals.PersonOf(o)
 	}
-	for _, tool := range list {
-		tooltest.FakeOf(tool).Now = r.clock.Now
+	for _, fake := range fakes {
+		fake.Now = r.clock.Now
 	}
 	r.registry = tools.NewRegistry(func(context.Context, string) (*tools.Tool, error) {
 		return nil, fmt.Errorf("fake tools are not compiled: %w", tools.ErrUpstreamGone)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"strconv"
+
+	"countersign/fault"
 )
 
 // The journal of a run is the list of what it did to the world: effects, not
@@ -71,6 +73,22 @@ func (j Journal) Live() (Operation, bool) {
 		}
 	}
 	return Operation{}, false
+}
+
+// Undoable refuses the undo of a run in which nothing was opened, that is closed,
+// or in which something has no answer yet: what is live or unknown is never
+// undone, nor anything around it.
+func (j Journal) Undoable() error {
+	switch {
+	case j.Run.Operations == 0:
+		return fault.New(fault.RunNotFound, "There is no such run.")
+	case j.Run.Closed():
+		return RunIsClosed()
+	}
+	if op, live := j.Live(); live {
+		return withOperation(fault.New(fault.RunLive, "An operation in this run is %s. A run is taken back when everything in it has its answer.", op.State), op)
+	}
+	return nil
 }
 
 // Journal reads what a run did. A run in which nothing was opened has no
@@ -147,9 +165,13 @@ func stale(op Operation, run RunHead, guard Guard) []string {
 	return why
 }
 
-// RunKeyText is what the commit token of a run's undo has in place of an
-// idempotency key: no operation has it.
-func RunKeyText(agent, run string) string { return string(frame("undo-run", agent, run)) }
+// RunUndoTool stands in the commit token of a run's undo in place of a tool; no
+// tool can have this name, so that the token commits nothing else.
+const RunUndoTool = undoPrefix + "run"
+
+// RunUndoKey stands in that token in place of an idempotency key; no operation
+// has it.
+func RunUndoKey(agent, run string) string { return RunUndoTool + string(frame(agent, run)) }
 
 // RunPlanDigest names the undo of a run as it was shown: the run as it stood,
 // and the undos with the versions of what they take back, in the order of their

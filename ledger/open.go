@@ -75,7 +75,9 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 
 // write makes an opening durable and tells who watches.
 func (l *Ledger) write(ctx context.Context, o Opening) error {
+	CrashPoint("before_open")
 	err := l.persist(ctx, o.WriteID, func() error { return l.cfg.Store.Open(ctx, o) })
+	CrashPoint("after_open")
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func (l *Ledger) refusedOpen(ctx context.Context, p Preview, why Why) (Operation
 		}
 		return op, false, err
 	case RunClosed:
-		return Operation{}, false, runClosed()
+		return Operation{}, false, RunIsClosed()
 	case PreviewGone, PreviewExpired:
 		return Operation{}, false, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
 	default:

@@ -173,7 +173,7 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 	case !errors.As(err, &refused):
 		return nil, StoreFault(err)
 	case refused.Why == RunClosed:
-		return nil, runClosed()
+		return nil, RunIsClosed()
 	case refused.Why == PreviewGone || refused.Why == PreviewExpired:
 		return nil, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
 	}
@@ -184,7 +184,8 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 // tool says nothing.
 const undoExpiry = 24 * time.Hour
 
-func runClosed() error {
+// RunIsClosed refuses what would open something in a run that was closed.
+func RunIsClosed() error {
 	return fault.New(fault.RunClosed, "This run was closed by its undo; nothing more is opened in it.")
 }
 

@@ -2,12 +2,15 @@
 // nothing, and returns a commit token for exactly that.
 //
 // What lives here: Service.Preview, from checked arguments to a stored preview
-// and its token.
+// and its token; Undo, the same for the undo of an operation; UndoRun, one plan
+// and one token for the undos of a whole run.
 //
 // How it flows: tool and grant, arguments against the schema, the key, the
-// key's standing in the ledger, the connector's plan, the policy's requirement;
-// then the preview is stored and a token is minted for it. Where the key
-// already has an answer, the answer is returned and no token.
+// key's standing in the ledger, run and goal, the connector's plan, the policy's
+// requirement; then the preview is stored and a token is minted for it. Where
+// the key already has an answer, the answer is returned and no token. The undo
+// of an operation takes its tool and arguments from what was recorded, and goes
+// the same way.
 //
 // What does not live here: everything that opens or sends (commit), the meaning
 // of rules (approvals/policy), HTTP (api).
@@ -15,7 +18,6 @@ package preview
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"time"
 
@@ -86,6 +88,9 @@ type Result struct {
 	ExpiresAt time.Time
 	// Operation is set, and Token empty, when the key's first result stands.
 	Operation *ledger.Operation
+	// Stale says why that result should not be built upon without a look:
+	// ledger.Stale* words (R56).
+	Stale []string
 }
 
 // Tool finds a tool for an agent, of the wanted access.
@@ -147,15 +152,13 @@ func (s *Service) Preview(ctx context.Context, r Request) (Result, error) {
 		return Result{}, err
 	}
 	if standing.Advice == ledger.AdviceReplay {
-		return Result{Operation: &head.Operation}, nil
+		return s.stands(ctx, head.Operation)
 	}
-	if n, err := s.cfg.Ledger.CountPreviews(ctx, agent.Tenant, agent.ID, s.cfg.Ledger.Now()); err != nil || n >= s.cfg.Quota {
-		if err != nil {
-			return Result{}, err
-		}
-		e := fault.New(fault.QuotaExhausted, "This agent holds %d open previews, as many as it may; commit some or let them expire.", n)
-		e.RetryAfter = time.Minute
-		return Result{}, e
+	if err := s.runOpen(ctx, r); err != nil {
+		return Result{}, err
+	}
+	if err := s.quota(ctx, agent.Tenant, agent.ID); err != nil {
+		return Result{}, err
 	}
 	plan, err := t.Connector.Preview(ctx, tools.Call{Args: args, Agent: agent, Key: tools.Key{
 		Value: key, Generation: standing.Generation,
@@ -165,22 +168,79 @@ func (s *Service) Preview(ctx context.Context, r Request) (Result, error) {
 		// A commit of this key may have been opened meanwhile, and what it did may be
 		// what is refused here. What exists is the answer.
 		if standing, head, e := s.standing(ctx, r, t.Name, key, argsDigest); e == nil && standing.Advice == ledger.AdviceReplay {
-			return Result{Operation: &head.Operation}, nil
+			return s.stands(ctx, head.Operation)
 		}
 		return Result{}, err
 	}
+	if err := s.goalFree(ctx, r, plan.Goal); err != nil {
+		return Result{}, err
+	}
+	others, err := s.cfg.Ledger.SameArgs(ctx, agent.Tenant, t.Name, key, argsDigest)
+	if err != nil {
+		return Result{}, err
+	}
 	plan.Warnings = append(plan.Warnings, warnings...)
-	req := policy.Evaluate(&t.Spec, plan)
+	plan.Warnings = append(plan.Warnings, keyHygiene(t, r, s.cfg.Ledger.Now())...)
+	plan.Warnings = append(plan.Warnings, duplicateWarning(others)...)
+	req := policy.AskDuplicate(&t.Spec, policy.Evaluate(&t.Spec, plan), others)
 	if standing.Asks {
 		req = policy.AskAnybody(req, "a wanted repeat of something that already took effect: 1 of all approvers")
 	}
 	if req.Outcome == tools.OutcomeDeny {
 		return Result{}, fault.New(fault.PolicyDenied, "The policy denies this action: %s.", req.Rule)
 	}
-	if plan.Warnings, err = s.warnDuplicates(ctx, plan.Warnings, agent, t.Name, key, argsDigest); err != nil {
-		return Result{}, err
+	p := ledger.Preview{
+		ID: ledger.NewID("prv_"), Tenant: agent.Tenant, Agent: agent.ID, Tool: t.Name, ToolVersion: t.Version,
+		Key: key, Generation: standing.Generation, AgainOf: r.AgainOf, ArgsDigest: argsDigest,
+		PlanDigest: plan.Digest(), Plan: plan, Requirement: req, Run: r.Run, CreatedAt: s.cfg.Ledger.Now(),
 	}
-	return s.store(ctx, r, t, plan, req, argsDigest)
+	res, err := s.store(ctx, p)
+	if err == nil && s.cfg.OnPreview != nil {
+		s.cfg.OnPreview(r, res)
+	}
+	return res, err
+}
+
+// stands answers with the operation that a key stands for.
+func (s *Service) stands(ctx context.Context, op ledger.Operation) (Result, error) {
+	stale, err := s.cfg.Ledger.Stale(ctx, op)
+	return Result{Operation: &op, Stale: stale}, err
+}
+
+// runOpen refuses a call in a run that was closed.
+func (s *Service) runOpen(ctx context.Context, r Request) error {
+	if r.Run == nil {
+		return nil
+	}
+	head, err := s.cfg.Ledger.RunHead(ctx, r.Agent.Tenant, r.Agent.ID, r.Run.ID)
+	if err == nil && head.Closed() {
+		return ledger.RunIsClosed()
+	}
+	return err
+}
+
+// goalFree refuses early what commit would refuse: a goal that another
+// operation holds (N6).
+func (s *Service) goalFree(ctx context.Context, r Request, goal *tools.Goal) error {
+	if goal == nil {
+		return nil
+	}
+	head, err := s.cfg.Ledger.Goal(ctx, r.Agent.Tenant, *goal)
+	if err != nil {
+		return err
+	}
+	return ledger.GoalFree(head, r.Agent.ID, r.AgainOf)
+}
+
+// quota refuses more open previews than one asker may hold.
+func (s *Service) quota(ctx context.Context, tenant, holder string) error {
+	n, err := s.cfg.Ledger.CountPreviews(ctx, tenant, holder, s.cfg.Ledger.Now())
+	if err != nil || n < s.cfg.Quota {
+		return err
+	}
+	e := fault.New(fault.QuotaExhausted, "You hold %d open previews, as many as one may; commit some or let them expire.", n)
+	e.RetryAfter = time.Minute
+	return e
 }
 
 // standing asks the ledger what the key may become, and refuses early what
@@ -253,62 +313,31 @@ func (s *Service) sameAs(key, callers string) (string, error) {
 	return key, nil
 }
 
-// warnDuplicates notes live or effective operations with the same arguments
-// under another key: two keys are two intents, so it is only said (I4 of what
-// can't be promised).
-func (s *Service) warnDuplicates(ctx context.Context, w []tools.Warning, agent tools.Agent, tool, key, argsDigest string) ([]tools.Warning, error) {
-	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: agent.Tenant, Tool: tool, Args: argsDigest, States: ledger.PossibleEffect(), Limit: 20})
-	if err != nil {
-		return nil, err
-	}
-	n := 0
-	for _, op := range page.Operations {
-		if op.Key != key {
-			n++
-		}
-	}
-	if n > 0 {
-		w = append(w, tools.Warning{Code: "possible_duplicate", Text: fmt.Sprintf("The same arguments were used under %s not long ago. Two keys are two intents: is this one really new?", plural(n, "another key", "other keys"))})
-	}
-	return w, nil
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // store keeps the preview and mints its token. Both end at the same moment.
-func (s *Service) store(ctx context.Context, r Request, t *tools.Tool, plan tools.Plan, req ledger.Requirement, argsDigest string) (Result, error) {
-	g, err := s.cfg.Ledger.Guard(ctx, r.Agent.Tenant)
+func (s *Service) store(ctx context.Context, p ledger.Preview) (Result, error) {
+	token, expires, err := s.mint(ctx, p)
 	if err != nil {
 		return Result{}, err
 	}
-	now := s.cfg.Ledger.Now()
-	p := ledger.Preview{
-		ID: ledger.NewID("prv_"), Tenant: r.Agent.Tenant, Agent: r.Agent.ID, Tool: t.Name, ToolVersion: t.Version,
-		Key: plan.Key.Value, Generation: plan.Key.Generation, AgainOf: r.AgainOf, ArgsDigest: argsDigest,
-		PlanDigest: plan.Digest(), Plan: plan, Requirement: req, Run: r.Run, CreatedAt: now,
+	p.ExpiresAt = expires
+	if err := s.cfg.Store.PutPreview(ctx, p); err != nil {
+		return Result{}, ledger.StoreFault(err)
+	}
+	return Result{Preview: p, Token: token, ExpiresAt: p.ExpiresAt}, nil
+}
+
+// mint makes the commit token of a preview.
+func (s *Service) mint(ctx context.Context, p ledger.Preview) (string, time.Time, error) {
+	g, err := s.cfg.Ledger.Guard(ctx, p.Tenant)
+	if err != nil {
+		return "", time.Time{}, err
 	}
 	token, claims, err := s.cfg.Signer.Mint(tokens.Binding{
 		Subject: p.Agent, Tenant: p.Tenant, Tool: p.Tool, ToolVersion: p.ToolVersion,
 		KeyDigest: ledger.KeyDigest(p.Key), Generation: p.Generation, ArgsDigest: p.ArgsDigest,
-		PreviewDigest: p.PlanDigest, PreviewID: p.ID, PolicyDigest: req.Digest, LedgerGeneration: g.Generation,
+		PreviewDigest: p.PlanDigest, PreviewID: p.ID, PolicyDigest: p.Requirement.Digest, LedgerGeneration: g.Generation,
 	})
-	if err != nil {
-		return Result{}, err
-	}
-	p.ExpiresAt = claims.Expiry()
-	if err := s.cfg.Store.PutPreview(ctx, p); err != nil {
-		return Result{}, ledger.StoreFault(err)
-	}
-	res := Result{Preview: p, Token: token, ExpiresAt: p.ExpiresAt}
-	if s.cfg.OnPreview != nil {
-		s.cfg.OnPreview(r, res)
-	}
-	return res, nil
+	return token, claims.Expiry(), err
 }
 
 // Run sweeps expired previews until ctx ends.
