@@ -18,7 +18,8 @@ type Source struct {
 	// Checkpoint gives the newest checkpoint of the ledger, zero when there is
 	// none; nil where no checkpoints are made.
 	Checkpoint func(context.Context) (ledger.Checkpoint, error)
-	// KeepFor is how long what was read answers further scrapes; 0 means 5 s.
+	// KeepFor is how long what was read answers further scrapes; 0 means 5 s, less
+	// than 0 not at all.
 	KeepFor time.Duration
 }
 
