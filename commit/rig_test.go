@@ -47,6 +47,9 @@ type rig struct {
 	// start.
 	between func(ledger.Store) ledger.Store
 
+	// fakes are the tools' fakes where a connector stands before them.
+	fakes []*tooltest.Fake
+
 	mu     sync.Mutex
 	people map[string]policy.Person
 }

@@ -162,8 +162,9 @@ func TestUndo_Impossible(t *testing.T) {
 	})
 	t.Run("no longer possible", func(t *testing.T) {
 		hold, release := undoable()
+		fakes := []*tooltest.Fake{tooltest.FakeOf(hold), tooltest.FakeOf(release)}
 		hold.Connector = opposite{Connector: hold.Connector, undo: tools.Undo{Tool: "release_hold", Because: "It can be taken back only while result.state == \"pending\"."}}
-		r := newRigOf(t, []*tooltest.Fake{tooltest.FakeOf(release)}, hold, release)
+		r := newRigOf(t, fakes, hold, release)
 		parent := r.do(agent, "hold_order", args("ord_1")).Operation
 		_, err := r.previewUndo(asAgent(agent), parent.ID)
 		require.Contains(t, requireCode(t, err, fault.UndoImpossible).Detail, "pending")
