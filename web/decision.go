@@ -35,16 +35,16 @@ type actionsView struct {
 	// Checks are what must be ticked before an approval counts.
 	Checks []check
 
-	Cancel, Reopen, Resolve bool
-	Irreversible            bool
-	Amount                  string
+	Cancel, Reopen, Resolve, Undo bool
+	Irreversible                  bool
+	Amount                        string
 	// Typed is what a refused form said.
 	Typed typedForm
 }
 
 // Any reports whether there is anything to press or to be told.
 func (a actionsView) Any() bool {
-	return a.Decide || a.WhyNot != "" || a.Cancel || a.Reopen || a.Resolve
+	return a.Decide || a.WhyNot != "" || a.Cancel || a.Reopen || a.Resolve || a.Undo
 }
 
 // check is one box that must be ticked.
@@ -53,7 +53,7 @@ type check struct{ Name, Text string }
 // typedForm is what a form said before it was refused, to be shown again. Boxes
 // are not ticked for anybody.
 type typedForm struct {
-	Form     string // approve, reject, cancel, reopen, resolve
+	Form     string // approve, reject, cancel, reopen, resolve, undo
 	Reason   string
 	Happened string
 	EffectID string

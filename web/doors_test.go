@@ -328,7 +328,7 @@ func TestProblem_Internal(t *testing.T) {
 func TestProblem_Known(t *testing.T) {
 	r := newRig(t)
 	for code, status := range map[fault.Code]int{
-		fault.StoreUnavailable: 503, fault.DiskFull: 507, fault.OutcomeUnclear: 503, fault.Internal: 500, fault.ToolRefused: 500, fault.ToolFrozen: 423,
+		fault.StoreUnavailable: 503, fault.DiskFull: 507, fault.OutcomeUnclear: 503, fault.Internal: 500, fault.ToolRefused: 422, fault.SchemaViolation: 422, fault.ToolFrozen: 423,
 	} {
 		w := newRecorder()
 		req, err := http.NewRequest(http.MethodGet, "/approvals", nil)

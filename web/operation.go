@@ -57,7 +57,10 @@ type operationPage struct {
 	Timeline   []stepView
 	Evidence   []evidenceView
 	Outcome    *outcomeView
-	Actions    actionsView
+	// Parent is what this one takes back, Undoes what took this one back.
+	Parent  string
+	Undoes  []undoRow
+	Actions actionsView
 }
 
 // undoView says what taking it back would be.
@@ -212,7 +215,12 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 			v.Warnings = append(v.Warnings, cutTo(d.hide(w.Text), longText))
 		}
 	}
+	v.Parent = op.Parent
+	if v.Undoes, err = p.undoesOf(ctx, op); err != nil {
+		return nil, err
+	}
 	v.Actions = actions(card, me, v)
+	v.Actions.Undo = p.cfg.Previews != nil && ledger.Undoable(op) == nil && spec != nil && spec.UndoTool != ""
 	done := r.URL.Query().Get("done")
 	v.Notice = doneNotice(done, card, evidence, me)
 	v.Self = address("/operations/"+op.ID, liveParam, "1", "done", done)
@@ -285,7 +293,7 @@ func (p *Pages) who(ctx context.Context, me identity.Operator, op ledger.Operati
 		}
 	}
 	if op.Run != nil {
-		w.RunURL = address("/operations", "run", op.Run.ID, "agent", op.Agent.ID)
+		w.RunURL = runURL(op.Run.ID, op.Agent.ID)
 	}
 	return w
 }

@@ -74,9 +74,7 @@ func (p *Pages) operationsView(r *http.Request) (*operationsPage, error) {
 		frame: p.frame(r, "operations", "Ledger"), Tools: p.toolChoices(tool), Key: key, Run: run,
 		Filtered: state+tool+agent+key+run != "", Later: f.Cursor != "",
 	}
-	if v.States, err = p.stateChoices(ctx, me.Tenant, state); err != nil {
-		return nil, err
-	}
+	v.States = stateChoices(state)
 	if v.Agents, err = p.agentChoices(ctx, me.Tenant, agent); err != nil {
 		return nil, err
 	}
@@ -111,23 +109,13 @@ func (p *Pages) listHeadline(ctx context.Context, op ledger.Operation) string {
 	return cutTo(drawer{mask: maskOf(plan.Args, redacted)}.hide(op.Headline), headChars)
 }
 
-// stateChoices are the states that an operation can be in. Those of an undo are
-// offered only where an operation is in one: no transition of today leads there.
-func (p *Pages) stateChoices(ctx context.Context, tenant, chosen string) ([]choice, error) {
+// stateChoices are the states that an operation can be in.
+func stateChoices(chosen string) []choice {
 	list := make([]choice, 0, len(ledger.States))
 	for _, s := range ledger.States {
-		if (s == ledger.Compensating || s == ledger.Compensated) && string(s) != chosen {
-			page, err := p.cfg.Ledger.List(ctx, ledger.Filter{Tenant: tenant, States: []ledger.State{s}, Limit: 1})
-			if err != nil {
-				return nil, err
-			}
-			if len(page.Operations) == 0 {
-				continue
-			}
-		}
 		list = append(list, choice{Value: string(s), Label: badges[s].Label, Chosen: string(s) == chosen})
 	}
-	return list, nil
+	return list
 }
 
 // toolChoices are the tools in force that change something, since reading makes no

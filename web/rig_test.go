@@ -185,7 +185,7 @@ func (r *rig) serve(change func(*web.Config)) {
 		OnError:    func(w http.ResponseWriter, req *http.Request, err error) { r.pages.SessionError(w, req, err) },
 	})
 	cfg := web.Config{
-		Approvals: r.approvals, Ledger: r.ledger, Identity: r.identity, Sessions: sessions, Registry: r.registry,
+		Approvals: r.approvals, Ledger: r.ledger, Identity: r.identity, Sessions: sessions, Registry: r.registry, Previews: r.previews, Commits: r.commits,
 		Tenant: tenant, Version: "1.0.0", Now: r.clock.Now, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	if change != nil {

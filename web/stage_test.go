@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"countersign/commit"
 	"countersign/identity"
 	"countersign/ledger"
 	"countersign/preview"
@@ -207,6 +208,8 @@ func (s *stage) play(t *testing.T, label *tools.Tool) {
 	<-tooltest.FakeOf(label).Arrived()
 	s.add("operation-running", "mara", running.ID)
 
+	s.freezes(t)
+	s.runs(t)
 	s.page("approvals", "mara", "/approvals", http.StatusOK)
 	s.page("ledger", "mara", "/operations", http.StatusOK)
 	s.page("ledger-filtered", "mara", "/operations?state=awaiting_approval&tool=refund_payment", http.StatusOK)
@@ -220,6 +223,52 @@ func (s *stage) play(t *testing.T, label *tools.Tool) {
 		name: "problem-cross-site", by: "mara", path: "/operations/" + waiting.ID + "/decision",
 		form: []string{"decision", "approve"}, site: "cross-site", status: http.StatusForbidden, rig: s.rig,
 	})
+}
+
+// freezes: a tool with an unknown outcome is frozen, and another freeze was lifted.
+func (s *stage) freezes(t *testing.T) {
+	ctx := context.Background()
+	by := ledger.Actor{Kind: "operator", ID: s.people["lena"].ID, Name: "lena"}
+	lifted := ledger.Scope{Tenant: tenant, Tool: "release_hold"}
+	_, err := s.ledger.Freeze(ctx, lifted, ledger.FreezeNew, by, "The warehouse moves tonight.")
+	require.NoError(t, err)
+	require.NoError(t, s.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: lifted, By: by, Reason: "The move is over."}))
+	_, err = s.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: "send_letter"}, ledger.FreezeAll, by, "A letter may have gone out twice; the post office is looking.")
+	require.NoError(t, err)
+	s.page("freezes", "mara", "/freezes", http.StatusOK)
+	s.page("freezes-lift-refused", "mara", "/freezes/lift", http.StatusConflict, "scope", "send_letter", "reason", "It looks fine.")
+}
+
+// runs: what one run did, part of which can be taken back.
+func (s *stage) runs(t *testing.T) {
+	run := func(step string) *ledger.Run {
+		return &ledger.Run{ID: "returns-2026-03-01", Step: step, Call: "call_" + step}
+	}
+	hold := s.askIn(s.agent, "hold_order", args("order_id", "ord_1005", "reason", "Customer wants to add an item."), run("1"))
+	require.Equal(t, ledger.Succeeded, hold.State)
+	s.askIn(s.agent, "change_address", args("case", "4731", "address_id", "adr_2005", "street", "Linden Square 3", "city", "Leipzig", "postcode", "04109", "country", "DE"), run("2"))
+	undone := s.askIn(s.agent, "hold_order", args("order_id", "ord_1008"), &ledger.Run{ID: "mistake-7", Step: "1", Call: "c"})
+	s.page("operation-can-be-undone", "mara", "/operations/"+hold.ID, http.StatusOK)
+	s.page("undo", "mara", "/operations/"+hold.ID+"/undo", http.StatusOK, "x", "")
+	s.takeBack(t, undone.ID)
+	s.add("operation-undone", "mara", undone.ID)
+	at := "?id=returns-2026-03-01&agent=" + s.agent.ID
+	s.page("runs", "mara", "/runs", http.StatusOK)
+	s.page("run", "mara", "/run"+at, http.StatusOK)
+	s.page("run-undo", "mara", "/run/undo"+at, http.StatusOK, "x", "")
+}
+
+// takeBack undoes an operation beside the page.
+func (r *rig) takeBack(t *testing.T, id string) ledger.Operation {
+	t.Helper()
+	ctx := context.Background()
+	lena := r.operator("lena", "support", "finance")
+	by := ledger.Actor{Kind: "operator", ID: lena.ID, Name: lena.Name}
+	p, err := r.previews.Undo(ctx, preview.UndoRequest{Tenant: tenant, Operation: id, By: by, RequestID: "req_1"})
+	require.NoError(t, err)
+	c, err := r.commits.Undo(ctx, commit.UndoCommit{Tenant: tenant, Operation: id, Token: p.Token, By: by, RequestID: "req_1", Wait: 10 * time.Second})
+	require.NoError(t, err)
+	return c.Operation
 }
 
 // doors are the pages before signing in.
@@ -241,10 +290,13 @@ func (s *stage) empty(t *testing.T) {
 		c.Demo, c.ShopURL, c.PublicURL = true, "http://localhost:8421", "http://localhost:8420"
 	})
 	fresh := newRig(t)
+	s.page("freezes-refused", "mara", "/freezes", http.StatusUnprocessableEntity, "scope", "send_letter", "level", "all", "reason", "")
 	s.as["demo"], s.as["fresh"] = demo.as("mara", "support"), fresh.as("mara", "support")
 	s.stories = append(s.stories,
 		story{name: "approvals-empty-demo", by: "demo", path: "/approvals", status: http.StatusOK, rig: demo},
 		story{name: "approvals-empty", by: "fresh", path: "/approvals", status: http.StatusOK, rig: fresh},
+		story{name: "freezes-empty", by: "fresh", path: "/freezes", status: http.StatusOK, rig: fresh},
+		story{name: "runs-empty", by: "fresh", path: "/runs", status: http.StatusOK, rig: fresh},
 		story{name: "ledger-empty", by: "fresh", path: "/operations", status: http.StatusOK, rig: fresh},
 	)
 }

@@ -24,7 +24,7 @@ var templateFiles embed.FS
 // views are the pages; each has one file of its own in templates/. parts are the
 // pieces that they share. A file that is in neither list stops the start.
 var (
-	viewNames = []string{"approvals", "operation", "operations", "problem", "setup", "sign-in", "tool", "tools"}
+	viewNames = []string{"approvals", "freezes", "operation", "operations", "problem", "run", "runs", "setup", "sign-in", "tool", "tools", "undo"}
 	partNames = []string{"arguments", "badges", "decision", "doubt", "effects", "forms", "layout", "record", "text", "who"}
 )
 
@@ -115,7 +115,7 @@ func dict(pairs ...any) (map[string]any, error) {
 type frame struct {
 	// Title never holds words of others: it leaves the page, for tabs and history.
 	Title   string
-	Section string // approvals, operations or tools: which one the page is in
+	Section string // which entry of the menu the page is in: approvals, operations, runs, freezes, tools
 	Person  string // the name of who is signed in
 	// Waiting counts what waits for people, up to a full page of each: requests for
 	// approval, and unknown outcomes that only a person can settle.

@@ -30,9 +30,11 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"countersign/approvals"
+	"countersign/commit"
 	"countersign/fault"
 	"countersign/identity"
 	"countersign/ledger"
+	"countersign/preview"
 	"countersign/tools"
 )
 
@@ -45,6 +47,9 @@ type Config struct {
 	// Sessions of the same process; its Background is web.Background.
 	Sessions *identity.Sessions
 	Registry *tools.Registry
+	// Previews and Commits make undos; without them the pages offer none.
+	Previews *preview.Service
+	Commits  *commit.Service
 	// Tenant is where people sign in; "default" when empty.
 	Tenant string
 	// PublicURL is how browsers reach the page. Forms are taken from its origin,
@@ -161,6 +166,15 @@ func (p *Pages) Mount(r chi.Router) {
 				r.Post("/operations/{id}/reopen", p.reopen)
 				r.Post("/operations/{id}/cancel", p.cancel)
 				r.Post("/operations/{id}/resolve", p.resolve)
+				r.Post("/operations/{id}/undo", p.planUndo)
+				r.Post("/operations/{id}/undo/commit", p.undo)
+				r.Get("/runs", p.runs)
+				r.Get("/run", p.run)
+				r.Post("/run/undo", p.planRunUndo)
+				r.Post("/run/undo/commit", p.undoRun)
+				r.Get("/freezes", p.freezes)
+				r.Post("/freezes", p.freeze)
+				r.Post("/freezes/lift", p.lift)
 				r.Get("/tools", p.tools)
 				r.Get("/tools/{name}", p.tool)
 				r.Get("/events", p.events)

@@ -271,7 +271,7 @@ var proofs = map[string]map[tools.Verdict]string{
 // gatewayParts are the gateway's own actors in plain words.
 var gatewayParts = map[string]string{
 	"executor": "sender", "guard": "check before sending", "reconciler": "reconciler", "expiry": "clock", "lease": "clock",
-	"contradiction": "safeguard",
+	"contradiction": "safeguard", "undo": "undo", "recover": "recovery", "identity": "rights", "configuration": "configuration",
 }
 
 // actorName says who made a move.

@@ -48,7 +48,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 		return nil, nil, err
 	}
 	pages, err = web.New(web.Config{
-		Approvals: g.approvals, Ledger: g.ledger, Identity: g.identity, Sessions: sessions, Registry: g.registry,
+		Approvals: g.approvals, Ledger: g.ledger, Identity: g.identity, Sessions: sessions, Registry: g.registry, Previews: g.previews, Commits: g.commits,
 		Tenant: tenant, PublicURL: public, Demo: g.env.shopURL != "", ShopURL: g.env.shopURL, Version: version(),
 		Address: clientAddress, Now: g.env.now, Logger: g.log,
 	})
