@@ -56,9 +56,10 @@ var (
 		"web":              surfaces,
 		"examples":         leaves,
 		"cmd":              nil, // the only one that knows them all
+		"harness":          nil, // tests of the whole; nobody imports it
 		"bench":            nil,
 	}
-	knowsAll = []string{"cmd", "bench"}
+	knowsAll = []string{"cmd", "harness", "bench"}
 )
 
 // roomOf tells the room of a package by its folder. Each connector and each store
