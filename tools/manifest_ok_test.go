@@ -98,6 +98,9 @@ func TestParseManifest_spec(t *testing.T) {
 	require.Equal(t, 48*time.Hour, timed.ApprovalExpiry)
 	require.Equal(t, 90*time.Minute, timed.ApprovalMaxAge)
 	require.True(t, timed.NeedsRun)
+	require.Equal(t, tools.DuplicatesWarn, timed.Duplicates)
+	asking := parse(t, base(t, "reversible: false", "reversible: false\nduplicates: approve")).Spec
+	require.Equal(t, tools.DuplicatesApprove, asking.Duplicates)
 
 	short := parse(t, base(t, "reversible: false", "reversible: false\napproval_expires: 5m")).Spec
 	require.Equal(t, 5*time.Minute, short.ApprovalMaxAge, "a yes is never younger than its round")
