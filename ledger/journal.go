@@ -143,8 +143,8 @@ func (r Reader) Stale(ctx context.Context, op Operation) ([]string, error) {
 }
 
 func stale(op Operation, run RunHead, guard Guard) []string {
-	if op.State.Void() {
-		return nil // there is no result to build upon
+	if op.State.Void() || op.Parent != "" {
+		return nil // there is no result that a later step builds upon
 	}
 	var why []string
 	switch op.State {
