@@ -91,7 +91,7 @@ func (l *Ledger) Unfreeze(ctx context.Context, u Unfreezing) error {
 	}
 	switch {
 	case open > 0 && !u.Override:
-		return fault.New(fault.UnknownsOpen, "The outcome of %d operations in this scope is not known. Settle them first, or override with a reason.", open)
+		return fault.New(fault.UnknownsOpen, "Outcomes in this scope are not known (%d). Settle them first, or override with a reason.", open)
 	case open > 0 && u.Reason == "":
 		return fault.New(fault.DecisionInvalid, "Lifting a freeze over unknown outcomes needs a reason.").At("/reason", "missing")
 	}

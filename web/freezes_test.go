@@ -32,7 +32,7 @@ func TestFreezes_TheWayBack(t *testing.T) {
 
 	refused := mara.post("/freezes/lift", "scope", "post_card", "reason", "Looks fine to me.")
 	require.Equal(t, http.StatusConflict, refused.Status)
-	require.Contains(t, refused.Body, "is not known")
+	require.Contains(t, refused.Body, "are not known")
 	require.Contains(t, refused.Body, "Looks fine to me.", "what was typed is kept")
 
 	settled := mara.post("/operations/"+op.ID+"/resolve", "happened", "no", "reason", "The post office never saw it.")

@@ -220,25 +220,25 @@ func (a *drillAgent) undo(ctx context.Context, id string) (string, error) {
 	return doc.ID, nil
 }
 
-// patience bounds how long the drill waits for what must come by itself.
-const patience = 90 * time.Second
+// drillPatience bounds how long the drill waits for what must come by itself.
+const drillPatience = 90 * time.Second
 
 // settled waits until an operation is final.
 func (s *drillStage) settled(ctx context.Context, id string) (operationDoc, error) {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(drillPatience); ; {
 		op, err := s.agent.operation(ctx, id, 5*time.Second)
 		if err != nil || ledger.State(op.State).Final() {
 			return op, err
 		}
 		if time.Now().After(end) {
-			return op, fmt.Errorf("%s is still %s after %s", id, op.State, patience)
+			return op, fmt.Errorf("%s is still %s after %s", id, op.State, drillPatience)
 		}
 	}
 }
 
 // failedLookup waits until a failed lookup is on record.
 func (s *drillStage) failedLookup(ctx context.Context, id string) (bool, error) {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(drillPatience); time.Now().Before(end); {
 		evidence, err := s.g.ledger.Evidence(ctx, tenant, id)
 		if err != nil {
 			return false, err
