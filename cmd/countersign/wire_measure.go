@@ -51,7 +51,14 @@ func (g *gateway) closeMeasures() {
 
 // onEvent is everybody who watches transitions.
 func (g *gateway) onEvent() func(ledger.Operation, ledger.Event) {
-	return measure.Each(g.metrics.OnEvent, g.traces.OnEvent, measure.Log(g.log), g.env.onEvent)
+	return measure.Each(g.metrics.OnEvent, g.traces.OnEvent, measure.Log(g.log), g.env.onEvent, g.followUndo)
+}
+
+// followUndo sends the undo that waited for one whose doubt was just settled.
+func (g *gateway) followUndo(op ledger.Operation, ev ledger.Event) {
+	if ev.Verb == ledger.VerbResolve && op.Next != "" && op.State == ledger.Succeeded {
+		g.executor.Follow(context.Background(), op)
+	}
 }
 
 func (g *gateway) onPreview(r preview.Request, res preview.Result) {
