@@ -274,7 +274,8 @@ func (l *lines) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (l *lines) WithAttrs([]slog.Attr) slog.Handler { panic("not used: lines carry their own fields") }
-func (l *lines) WithGroup(string) slog.Handler      { panic("not used: lines carry their own fields") }
+
+func (l *lines) WithGroup(string) slog.Handler { panic("not used: lines carry their own fields") }
 
 // fields are the last line's.
 func (l *lines) last(t *testing.T) map[string]any {
