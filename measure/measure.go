@@ -111,9 +111,6 @@ func histogram(name, help string, bounds []float64, labels ...string) *prometheu
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: namespace + name, Help: help, Buckets: bounds}, labels)
 }
 
-// Registry is where the series are, for tests and for who adds to them.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
 // tool is a tool's label: its name while the tool is in force, else "withdrawn".
 func (m *Metrics) tool(name string) string {
 	if _, ok := m.cfg.Registry.Get(name); ok {

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/sync/errgroup"
 
 	"countersign/approvals"
@@ -46,8 +45,6 @@ type environment struct {
 	shopURL string
 	// boundary labels operations: live, or drill for synthetic data.
 	boundary string
-	// spans, when set, takes the spans instead of a collector.
-	spans sdktrace.SpanExporter
 	// onEvent, onPreview and onCommit watch for the demo's lines.
 	onEvent   func(ledger.Operation, ledger.Event)
 	onPreview func(preview.Request, preview.Result)

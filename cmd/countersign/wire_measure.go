@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"countersign/api"
@@ -23,16 +24,23 @@ import (
 // watched.
 func (g *gateway) openMeasures(ctx context.Context) (err error) {
 	g.metrics = measure.New(measure.Config{Registry: g.registry, Version: version(), Now: g.env.now})
-	spans := g.env.spans
-	if endpoint := measure.Endpoint(g.cfg.Telemetry.OTLPEndpoint, g.env.getenv); spans == nil && endpoint != "" {
-		if spans, err = measure.OTLP(ctx, endpoint, g.log); err != nil {
+	traces := measure.TraceConfig{Version: version(), Instance: instance(), Now: g.env.now}
+	if endpoint := measure.Endpoint(g.cfg.Telemetry.OTLPEndpoint, g.env.getenv); endpoint != "" {
+		if traces.Exporter, err = measure.OTLP(ctx, endpoint, g.log); err != nil {
 			return fmt.Errorf("telemetry: %w", err)
 		}
 	}
-	g.traces, err = measure.NewTraces(ctx, measure.TraceConfig{
-		Exporter: spans, Version: version(), Instance: g.cfg.publicURL(), Now: g.env.now,
-	})
+	g.traces, err = measure.NewTraces(ctx, traces)
 	return err
+}
+
+// instance names this process among others in spans.
+func instance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unnamed"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
 // readMeasures adds the figures that only the store knows.
