@@ -277,6 +277,10 @@ func (b *builder) buildQuestion(name string) *question {
 		if n.get("consistency").text() == string(Strong) {
 			b.m.Spec.Consistency = Strong
 		}
+		b.m.Spec.MaxInFlight = time.Minute
+		if m := n.get("max_in_flight"); m != nil {
+			b.m.Spec.MaxInFlight = b.durationAt(m, "max_in_flight")
+		}
 		if !q.usesIntent() {
 			b.ps.warn(n.pos, "Ask by ${key.upstream}, or by arguments that no other call shares.", "The lookup asks nothing about this call: it could find another call's effect.")
 		}

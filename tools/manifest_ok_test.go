@@ -267,3 +267,18 @@ func described(t *testing.T, v any, at string) {
 		}
 	}
 }
+
+// How long a request may be under way is declared beside the lookup, which means
+// nothing without it: a minute by default.
+func TestParseManifest_maxInFlight(t *testing.T) {
+	require.Zero(t, parse(t, smallest).Spec.MaxInFlight, "without a lookup nobody waits for it")
+	lookup := smallest + "lookup: {get: /holds, query: {reference: \"${key.upstream}\"}, found: \"body.items.map(h, h.id)\"%s}\n"
+	require.Equal(t, time.Minute, parse(t, strings.Replace(lookup, "%s", "", 1)).Spec.MaxInFlight)
+	long := parse(t, strings.Replace(lookup, "%s", ", max_in_flight: 1h30m", 1))
+	require.Equal(t, 90*time.Minute, long.Spec.MaxInFlight)
+	require.NotEqual(t, parse(t, strings.Replace(lookup, "%s", "", 1)).Digest, long.Digest, "what it promises is part of the version")
+	for _, wrong := range []string{"0s", "soon", "-1m", "5"} {
+		_, err := tools.ParseManifest([]byte(strings.Replace(lookup, "%s", ", max_in_flight: "+wrong, 1)))
+		require.ErrorContains(t, err, "max_in_flight", wrong)
+	}
+}

@@ -63,6 +63,9 @@ type Spec struct {
 	// Consistency says whether and how reliably the outcome of a dispatch can be
 	// looked up.
 	Consistency Consistency
+	// MaxInFlight is how long a request that was sent may still be applied; behind
+	// it "absent" can be believed. Only where the outcome can be looked up.
+	MaxInFlight time.Duration
 	// UndoTool is the name of the tool that reverses this one, or empty.
 	UndoTool string
 	// NeedsRun: the tool depends on earlier steps; calls without a run are

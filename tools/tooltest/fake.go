@@ -28,8 +28,12 @@ type Fake struct {
 	watched    []string
 	requests   []Request
 	effects    []FakeEffect
-	byKey      map[string]string
 	honoursKey bool
+	remembers  time.Duration // how long a key is really known
+	lag        time.Duration
+	lagSays    tools.AnswerKind
+	hide       bool
+	swallowed  chan struct{} // nil: lookups are answered
 	previews   int
 	guards     int
 	lookups    int
@@ -37,6 +41,7 @@ type Fake struct {
 	previewErr error
 	guardErr   error
 	arrived    chan struct{}
+	asked      chan struct{}
 	undo       string
 	spec       *tools.Spec
 	predict    func(args map[string]any) []tools.Effect
@@ -55,6 +60,7 @@ type FakeEffect struct {
 	ID   string
 	Key  string // the upstream key
 	Args map[string]any
+	At   time.Time
 }
 
 // Step scripts one dispatch. The zero Step succeeds.
@@ -117,8 +123,8 @@ func NewFake() *Fake {
 	return &Fake{
 		Now:     time.Now,
 		world:   map[string]any{},
-		byKey:   map[string]string{},
 		arrived: make(chan struct{}, 1<<12),
+		asked:   make(chan struct{}, 1<<12),
 	}
 }
 
@@ -336,27 +342,31 @@ func (f *Fake) receive(plan tools.Plan, d tools.Dispatch) (Step, tools.Outcome, 
 }
 
 // takeEffect changes the fake's world once: an upstream that honours keys gives
-// the first effect back for a key that it knows.
+// the first effect back for a key that it still knows.
 func (f *Fake) takeEffect(plan tools.Plan, id string) string {
-	if first, ok := f.byKey[plan.Key.Upstream]; ok && f.honoursKey && id == "" {
+	if first, ok := f.remembered(plan.Key.Upstream); ok && id == "" {
 		return first
 	}
 	if id == "" {
 		id = fmt.Sprintf("eff_%d", len(f.effects)+1)
 	}
-	f.effects = append(f.effects, FakeEffect{ID: id, Key: plan.Key.Upstream, Args: maps.Clone(plan.Args)})
-	if _, ok := f.byKey[plan.Key.Upstream]; !ok {
-		f.byKey[plan.Key.Upstream] = id
-	}
+	f.effects = append(f.effects, FakeEffect{ID: id, Key: plan.Key.Upstream, Args: maps.Clone(plan.Args), At: f.Now()})
 	return id
 }
 
 // Lookup implements tools.Connector: the next scripted answer, else what really
-// happened. A tool without lookup answers failed.
-func (f *Fake) Lookup(_ context.Context, plan tools.Plan) tools.Answer {
+// happened, as far as lag and lies let it be seen. A tool without lookup answers
+// failed.
+func (f *Fake) Lookup(ctx context.Context, plan tools.Plan) tools.Answer {
+	f.mu.Lock()
+	f.lookups++
+	f.mu.Unlock()
+	f.asked <- struct{}{}
+	if f.swallow(ctx) {
+		return tools.Answer{Kind: tools.LookupFailed, Because: "The outside system did not answer in time."}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lookups++
 	if len(f.answers) > 0 {
 		a := f.answers[0]
 		f.answers = f.answers[1:]
@@ -366,16 +376,14 @@ func (f *Fake) Lookup(_ context.Context, plan tools.Plan) tools.Answer {
 		return tools.Answer{Kind: tools.LookupFailed, Because: "The tool declares no lookup."}
 	}
 	a := tools.Answer{Kind: tools.Absent, Seen: tools.Exchange{Target: "FAKE lookup", SentAt: f.Now(), AnsweredAt: f.Now(), Status: 200}}
-	for _, e := range f.effects {
-		if e.Key == plan.Key.Upstream {
-			a.EffectIDs = append(a.EffectIDs, e.ID)
-		}
-	}
-	switch {
+	var all int
+	switch a.EffectIDs, all = f.shown(plan.Key.Upstream); {
 	case len(a.EffectIDs) > 1:
 		a.Kind = tools.BrokenPromise
 	case len(a.EffectIDs) == 1:
 		a.Kind = tools.Present
+	case all > 0 && !f.hide:
+		a.Kind = f.lagSays
 	}
 	return a
 }

@@ -194,13 +194,19 @@ func ReadOnly() Option {
 func HonoursKey(retention time.Duration) Option {
 	return func(t *tools.Tool, f *Fake) {
 		t.HonoursKey, t.KeyRetention = true, retention
-		f.honoursKey = true
+		f.honoursKey, f.remembers = true, retention
 	}
 }
 
-// WithLookup lets outcomes be asked for.
+// WithLookup lets outcomes be asked for; what was sent takes effect within a
+// minute or never.
 func WithLookup(c tools.Consistency) Option {
-	return func(t *tools.Tool, _ *Fake) { t.Consistency = c }
+	return func(t *tools.Tool, _ *Fake) { t.Consistency, t.MaxInFlight = c, time.Minute }
+}
+
+// MaxInFlight says how long what was sent may still take effect.
+func MaxInFlight(d time.Duration) Option {
+	return func(t *tools.Tool, _ *Fake) { t.Spec.MaxInFlight = d }
 }
 
 // WithUndo names the tool that reverses this one.
