@@ -127,7 +127,7 @@ func (r *rig) startServices(o options) {
 	r.loadTools(o)
 	person := approvals.Directory(r.store)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.store, Registry: r.registry, Person: person, Owner: "test"})
-	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.store, Executor: r.executor, Tenants: []string{tenant}, Owner: "test"})
+	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.store, Owner: "test"})
 	previews := preview.New(preview.Config{Ledger: r.ledger, Store: r.store, Registry: r.registry, Signer: r.signer, Quota: o.quota})
 	commits := commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: r.signer, Executor: r.executor})
 	r.sessions = identity.NewSessions(r.identity, identity.SessionsConfig{

@@ -2,14 +2,12 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"countersign/approvals/policy"
-	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
 )
@@ -26,6 +24,8 @@ type ExecutorConfig struct {
 	Owner string
 	// Poll is how often to look for work that nobody announced; 0 means 1 s.
 	Poll time.Duration
+	// Spool keeps outcomes while the store is away; nil keeps them in memory only.
+	Spool *Spool
 	// Parallel bounds how many approved operations are sent at once; 0 means 16.
 	Parallel int
 	// Dispatching is called behind each dispatch mark, before anything is sent:
@@ -76,15 +76,19 @@ func (e *Executor) Start(op ledger.Operation, plan tools.Plan, t *tools.Tool) {
 	e.wg.Go(func() {
 		defer e.recovered(op)
 		e.send(context.Background(), op, plan, t)
+		e.follow(context.Background(), op)
 	})
 }
 
-// Run takes up pending operations until ctx ends.
+// Run takes up pending operations until ctx ends, and what the spool holds.
 func (e *Executor) Run(ctx context.Context) error {
 	wake, end := e.cfg.Ledger.Changes(ledger.Pending)
 	defer end()
 	tick := time.NewTicker(e.cfg.Poll)
 	defer tick.Stop()
+	spool := time.NewTicker(spoolPoll)
+	defer spool.Stop()
+	e.replayAll(ctx)
 	for {
 		n, err := e.RunOnce(ctx)
 		switch {
@@ -98,7 +102,19 @@ func (e *Executor) Run(ctx context.Context) error {
 			return nil
 		case <-wake:
 		case <-tick.C:
+		case <-spool.C:
+			e.replayAll(ctx)
 		}
+	}
+}
+
+// spoolPoll is how often the spool is looked at for outcomes that nobody in this
+// process holds.
+const spoolPoll = 15 * time.Second
+
+func (e *Executor) replayAll(ctx context.Context) {
+	if _, err := e.Replay(ctx); err != nil && ctx.Err() == nil {
+		e.cfg.Logger.Warn("not all of the spool could be told to the ledger", "error", err)
 	}
 }
 
@@ -161,14 +177,9 @@ func (e *Executor) send(ctx context.Context, op ledger.Operation, plan tools.Pla
 	})
 	seen(outcome)
 	ledger.CrashPoint("after_reply")
-	op, err := e.conclude(ctx, op, outcome)
-	if err != nil {
-		e.cfg.Logger.Error("an outcome could not be written; the lease will make it unknown",
+	if err := e.conclude(ctx, op, outcome); err != nil {
+		e.cfg.Logger.Error("an outcome was not written; until it is, the lease makes it unknown",
 			"operation", op.ID, "tool", op.Tool, "verdict", outcome.Verdict, "effect_id", outcome.EffectID, "error", err)
-		return
-	}
-	if err := e.HandOver(ctx, op); err != nil {
-		e.cfg.Logger.Warn("an unknown outcome was not handed over", "operation", op.ID, "error", err)
 	}
 }
 
@@ -193,34 +204,51 @@ func (e *Executor) dispatch(ctx context.Context, t *tools.Tool, plan tools.Plan,
 }
 
 // conclude writes an outcome, patiently: while the store is away the evidence
-// is kept here, and the operation is answered as running or unknown, never as
-// done (I10).
-func (e *Executor) conclude(ctx context.Context, op ledger.Operation, o tools.Outcome) (ledger.Operation, error) {
+// is kept here and in the spool, and the operation is answered as running or
+// unknown, never as done (I10).
+func (e *Executor) conclude(ctx context.Context, op ledger.Operation, o tools.Outcome) error {
+	file := "" // in the spool
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		next, err := e.cfg.Ledger.Conclude(ctx, op, o)
-		switch {
-		case err == nil:
-			return next, nil
-		case !fault.Is(err, fault.StoreUnavailable) && !fault.Is(err, fault.OutcomeUnclear) && !fault.Is(err, fault.DiskFull):
-			return op, err
+		_, err := e.cfg.Ledger.Conclude(ctx, op, o)
+		if !storeAway(err) {
+			e.unhold(file, err == nil)
+			return err
+		}
+		if file == "" {
+			file = e.hold(op, o)
 		}
 		select {
 		case <-time.After(wait):
 		case <-e.stop:
-			return op, err
+			return err
 		}
 	}
 }
 
-// HandOver puts an unknown operation on the people's list. Whether the upstream
-// could be asked makes no difference yet: nobody asks it but people.
-func (e *Executor) HandOver(ctx context.Context, op ledger.Operation) error {
-	if op.State != ledger.Unknown || op.OnList {
-		return nil
+// hold puts an outcome into the spool. Where that fails, on a full disk perhaps,
+// memory holds it alone, and it is tried again.
+func (e *Executor) hold(op ledger.Operation, o tools.Outcome) string {
+	if e.cfg.Spool == nil {
+		return ""
 	}
-	_, err := e.cfg.Ledger.HandOver(ctx, op.Tenant, op.ID, "A person must find out in the outside system whether it happened.")
-	if errors.Is(err, ledger.ErrMoved) {
-		return nil
+	file, err := e.cfg.Spool.hold(op, o)
+	if err != nil {
+		e.cfg.Logger.Error("an outcome could be written neither to the ledger nor to the spool yet; it is held in memory", "operation", op.ID, "error", err)
+		return ""
 	}
-	return err
+	e.cfg.Logger.Warn("the ledger can't be written; an outcome waits in the spool", "operation", op.ID, "file", file)
+	return file
+}
+
+// unhold ends the holding of a file, if there is one: it goes when the ledger has
+// what it says, and else is left to a later replay.
+func (e *Executor) unhold(file string, told bool) {
+	if file == "" {
+		return
+	}
+	if !told {
+		e.cfg.Spool.release(file)
+	} else if err := e.cfg.Spool.drop(file); err != nil {
+		e.cfg.Logger.Warn("an outcome that the ledger has was not removed from the spool", "file", file, "error", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -29,23 +30,29 @@ import (
 // rig is a gateway's services in one process: real SQLite, real tokens, fake
 // tools.
 type rig struct {
-	t         testing.TB
-	dir       string
-	clock     *clock
-	db        *sqlstore.DB
-	ledger    *ledger.Ledger
-	keys      *tokens.KeySet
-	signer    *tokens.Signer
-	registry  *tools.Registry
-	executor  *commit.Executor
-	previews  *preview.Service
-	commits   *commit.Service
-	approvals *approvals.Service
-	sweeper   *reconcile.Sweeper
+	t          testing.TB
+	dir        string
+	clock      *clock
+	db         *sqlstore.DB
+	ledger     *ledger.Ledger
+	keys       *tokens.KeySet
+	signer     *tokens.Signer
+	registry   *tools.Registry
+	executor   *commit.Executor
+	previews   *preview.Service
+	commits    *commit.Service
+	approvals  *approvals.Service
+	sweeper    *reconcile.Sweeper
+	reconciler *reconcile.Reconciler
+	// endReconciling stops the reconciler and waits for it.
+	endReconciling func()
 
 	// between, when set, stands between the ledger and its store at the next
 	// start.
 	between func(ledger.Store) ledger.Store
+
+	// log, when set, is the executor's at the next start.
+	log *slog.Logger
 
 	// fakes are the tools' fakes where a connector stands before them.
 	fakes []*tooltest.Fake
@@ -123,6 +130,7 @@ func newRigOf(t testing.TB, fakes []*tooltest.Fake, list ...*tools.Tool) *rig {
 	require.NoError(t, r.registry.Set(list))
 	r.start()
 	t.Cleanup(func() {
+		r.endReconciling()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = r.executor.Drain(ctx) // a test that leaves a reply held has said what it wanted
@@ -148,17 +156,39 @@ func (r *rig) start() {
 	require.NoError(t, err)
 	r.signer, err = tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now})
 	require.NoError(t, err)
-	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: r.person, Owner: "test"})
+	spool, err := commit.OpenSpool(r.spoolDir(), r.clock.Now)
+	require.NoError(t, err)
+	r.executor = commit.NewExecutor(commit.ExecutorConfig{
+		Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: r.person, Owner: "test", Spool: spool, Logger: r.log,
+	})
 	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: r.signer})
 	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: r.signer, Executor: r.executor})
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: r.person})
-	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Executor: r.executor, Tenants: []string{tenant}, Owner: "test"})
+	r.reconciler = reconcile.NewReconciler(reconcile.ReconcilerConfig{
+		Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test", Rand: func() float64 { return 0 },
+	})
+	r.reconcileInBackground()
+	r.sweeper = reconcile.New(reconcile.Config{Ledger: r.ledger, Store: r.db, Owner: "test"})
 	r.inForce()
+}
+
+func (r *rig) spoolDir() string { return filepath.Join(r.dir, "spool") }
+
+// reconcileInBackground looks at doubts as soon as there is one, as a gateway does.
+func (r *rig) reconcileInBackground() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.reconciler.Run(ctx) // it ends with its context only
+	}()
+	r.endReconciling = sync.OnceFunc(func() { stop(); <-ended })
 }
 
 // restart closes the ledger and opens everything over it again.
 func (r *rig) restart() {
 	r.t.Helper()
+	r.endReconciling()
 	require.NoError(r.t, r.db.Close())
 	r.start()
 }

@@ -162,7 +162,7 @@ func TestMatrix_Row48_SagaStopsAtTheUnknownOne(t *testing.T) {
 	want := []ledger.State{ledger.Succeeded, ledger.Unknown, ledger.Pending, ledger.Pending}
 	require.Equal(t, want, r.states(res.Operations))
 	require.Equal(t, []ledger.State{ledger.Compensated, ledger.Compensating, ledger.Compensating, ledger.Compensating}, r.parents(res.Operations))
-	require.True(t, r.op(res.Operations[1].ID).OnList, "a person is asked")
+	require.Eventually(t, func() bool { return r.op(res.Operations[1].ID).OnList }, 10*time.Second, 5*time.Millisecond, "a person is asked")
 	require.Len(t, tooltest.FakeOf(release).Requests(), 2)
 	r.restart() // and nothing moves by a crash either
 	r.work()

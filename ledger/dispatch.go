@@ -133,6 +133,8 @@ func reasonOf(s State, ev Evidence) *Reason {
 		return nil
 	case s == Failed && ev.Kind == "statement":
 		return &Reason{Code: "stated_no_effect", Text: ev.Because}
+	case s == Failed && ev.Kind == "lookup":
+		return &Reason{Code: "absent_outside", Text: ev.Because}
 	case s == Failed && ev.Verdict == tools.NotSent, s == Pending:
 		return &Reason{Code: "not_sent", Text: "The upstream could not be reached; nothing was sent."}
 	case s == Failed:

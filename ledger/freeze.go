@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"countersign/fault"
@@ -28,7 +27,7 @@ func (l *Ledger) tenants(ctx context.Context, s Scope) ([]string, error) {
 	if err != nil {
 		return nil, StoreFault(err)
 	}
-	if !slices.Contains(all, s.Tenant) {
+	if s.Tenant != "" && !slices.Contains(all, s.Tenant) {
 		all = append(all, s.Tenant)
 	}
 	return all, nil
@@ -39,29 +38,47 @@ func (l *Ledger) tenants(ctx context.Context, s Scope) ([]string, error) {
 // returns without error, the freeze is in force in every tenant that it stands
 // against.
 func (l *Ledger) Freeze(ctx context.Context, s Scope, level FreezeLevel, by Actor, reason string) ([]Operation, error) {
+	var marked []Operation
+	for range maxTries {
+		wrote, err := l.freezeAll(ctx, s, level, Change{What: "freeze", Tool: s.Tool, By: by, Reason: reason}, &marked)
+		if err != nil || !wrote || !s.Everything {
+			return marked, err
+		}
+		// Once more: tenants may have appeared, or somebody may have lifted it in
+		// one that was done already.
+	}
+	return marked, fault.New(fault.StoreUnavailable, "Freezes were set and lifted against each other again and again; look at what stands now.")
+}
+
+// freezeAll freezes once in every tenant of the scope, and adds what is running
+// to marked.
+func (l *Ledger) freezeAll(ctx context.Context, s Scope, level FreezeLevel, why Change, marked *[]Operation) (wrote bool, err error) {
 	tenants, err := l.tenants(ctx, s)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	var marked []Operation
 	for _, tenant := range tenants {
-		_, running, err := l.ChangeGuard(ctx, tenant, Change{What: "freeze", Tool: s.Tool, By: by, Reason: reason}, func(g *Guard) {
-			if slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return s.is(f) && (f.Level == FreezeAll || f.Level == level) }) {
+		did := false
+		_, running, err := l.ChangeGuard(ctx, tenant, why, func(g *Guard) {
+			did = !slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return s.is(f) && (f.Level == FreezeAll || f.Level == level) })
+			if !did {
 				return
 			}
 			g.Freezes = slices.DeleteFunc(g.Freezes, s.is)
-			g.Freezes = append(g.Freezes, Freeze{Tool: s.Tool, Everything: s.Everything, Level: level, By: by, Reason: reason, At: l.Now()})
+			g.Freezes = append(g.Freezes, Freeze{Tool: s.Tool, Everything: s.Everything, Level: level, By: why.By, Reason: why.Reason, At: l.Now()})
 		})
 		if err != nil {
-			return marked, err
+			return wrote, err
 		}
+		wrote = wrote || did
 		for _, op := range running {
-			if s.Tool == "" || op.Tool == s.Tool {
-				marked = append(marked, op)
+			known := slices.ContainsFunc(*marked, func(o Operation) bool { return o.ID == op.ID })
+			if !known && (s.Tool == "" || op.Tool == s.Tool) {
+				*marked = append(*marked, op)
 			}
 		}
 	}
-	return marked, nil
+	return wrote, nil
 }
 
 // Unfreezing ends a freeze.
@@ -75,14 +92,21 @@ type Unfreezing struct {
 }
 
 // Unfreeze ends the freeze of exactly that scope. It is refused while outcomes
-// in the scope are unknown, unless that is overridden with a reason.
+// in the scope are unknown, unless that is overridden with a reason. It lifts
+// what stood when it was asked for: a freeze that comes meanwhile, as by a
+// contradiction, stays, and says so.
 func (l *Ledger) Unfreeze(ctx context.Context, u Unfreezing) error {
 	tenants, err := l.tenants(ctx, u.Scope)
 	if err != nil {
 		return err
 	}
-	open := 0
-	for _, tenant := range tenants {
+	stood, open := make([][]Freeze, len(tenants)), 0
+	for i, tenant := range tenants {
+		g, err := l.Guard(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		stood[i] = slices.DeleteFunc(g.clone().Freezes, func(f Freeze) bool { return !u.Scope.is(f) })
 		n, err := l.openDoubts(ctx, tenant, u.Scope.Tool)
 		if err != nil {
 			return err
@@ -95,22 +119,19 @@ func (l *Ledger) Unfreeze(ctx context.Context, u Unfreezing) error {
 	case open > 0 && u.Reason == "":
 		return fault.New(fault.DecisionInvalid, "Lifting a freeze over unknown outcomes needs a reason.").At("/reason", "missing")
 	}
-	for _, tenant := range tenants {
-		why := Change{What: "unfreeze", Tool: u.Scope.Tool, By: u.By, Reason: u.Reason, Open: open}
-		if open > 0 && l.cfg.Sign != nil {
-			statement, err := json.Marshal(why)
-			if err != nil {
-				return err
-			}
-			if why.Signature, err = l.cfg.Sign(statement); err != nil {
-				return err
-			}
-		}
-		if _, _, err := l.ChangeGuard(ctx, tenant, why, func(g *Guard) {
-			g.Freezes = slices.DeleteFunc(g.Freezes, u.Scope.is)
-		}); err != nil {
+	why := Change{What: "unfreeze", Tool: u.Scope.Tool, By: u.By, Reason: u.Reason, Open: open}
+	meanwhile := false
+	for i, tenant := range tenants {
+		g, _, err := l.ChangeGuard(ctx, tenant, why, func(g *Guard) {
+			g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return slices.Contains(stood[i], f) })
+		})
+		if err != nil {
 			return err
 		}
+		meanwhile = meanwhile || slices.ContainsFunc(g.Freezes, u.Scope.is)
+	}
+	if meanwhile {
+		return fault.New(fault.ToolFrozen, "What stood was lifted, but the scope was frozen again meanwhile. Look at why before you lift that too.")
 	}
 	return nil
 }
@@ -134,15 +155,12 @@ func (l *Ledger) openDoubts(ctx context.Context, tenant, tool string) (int, erro
 	return n, nil
 }
 
-// InheritFreezes puts the freezes of everything on the row of a tenant that is
-// new here.
-func (l *Ledger) InheritFreezes(ctx context.Context, tenant string) error {
+// inherit puts the freezes of everything, as they stand in other tenants, on the
+// row of a tenant that is new here.
+func (l *Ledger) inherit(ctx context.Context, row *Guard) error {
 	all, err := l.cfg.Store.Tenants(ctx)
 	if err != nil {
 		return StoreFault(err)
-	}
-	if slices.Contains(all, tenant) {
-		return nil
 	}
 	for _, other := range all {
 		g, err := l.Guard(ctx, other)
@@ -150,11 +168,11 @@ func (l *Ledger) InheritFreezes(ctx context.Context, tenant string) error {
 			return err
 		}
 		for _, f := range g.Freezes {
-			if !f.Everything {
-				continue
-			}
-			if _, err := l.Freeze(ctx, Scope{Tenant: tenant, Everything: true}, f.Level, f.By, f.Reason); err != nil {
-				return err
+			weaker := func(o Freeze) bool { return o.Everything && o.Level != FreezeAll }
+			switch {
+			case !f.Everything || slices.ContainsFunc(row.Freezes, func(o Freeze) bool { return o.Everything && (o.Level == FreezeAll || o.Level == f.Level) }):
+			default:
+				row.Freezes = append(slices.DeleteFunc(row.Freezes, weaker), f)
 			}
 		}
 	}

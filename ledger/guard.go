@@ -40,14 +40,15 @@ type Guard struct {
 
 // Change is who changed a guard row, and why.
 type Change struct {
-	// What is freeze, unfreeze, revoke, tools, people, generation or restored.
+	// What is tenant (the row appears), freeze, unfreeze, revoke, tools, people,
+	// generation or restored.
 	What   string    `json:"what"`
 	Tool   string    `json:"tool,omitempty"`
 	By     Actor     `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 	// Open counts the unknown operations in the scope of an unfreeze; above zero
-	// it was overridden, and Signature is a JWS over the row without it.
+	// it was overridden, and Signature is a JWS over Guard.Statement.
 	Open      int    `json:"open,omitempty"`
 	Signature string `json:"signature,omitempty"`
 }
@@ -63,6 +64,17 @@ func (g Guard) seal() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Statement is what the signature of an overridden unfreeze is made over: the
+// row's JSON without Signature and without Hash.
+func (g Guard) Statement() []byte {
+	g.Hash, g.Change.Signature = "", ""
+	b, err := json.Marshal(g)
+	if err != nil {
+		panic(err) // strings, numbers and times always marshal
+	}
+	return b
+}
+
 // Intact reports whether the row is what was written and follows prev, the hash
 // of the row before it.
 func (g Guard) Intact(prev string) bool { return g.Prev == prev && g.Hash == g.seal() }
@@ -70,8 +82,12 @@ func (g Guard) Intact(prev string) bool { return g.Prev == prev && g.Hash == g.s
 // follow makes g the row behind old.
 func (l *Ledger) follow(g, old Guard, why Change) Guard {
 	why.At = l.Now()
-	why.By.Name, why.Reason = readable(why.By.Name), readable(why.Reason)
-	g.Epoch, g.Prev, g.Change = old.Epoch+1, old.Hash, why
+	why.By.Name, why.Reason, why.Tool = readable(why.By.Name), readable(why.Reason), readable(why.Tool)
+	for i := range g.Freezes {
+		f := &g.Freezes[i]
+		f.By.Name, f.Reason, f.Tool = readable(f.By.Name), readable(f.Reason), readable(f.Tool)
+	}
+	g.Tenant, g.Epoch, g.Prev, g.Change = old.Tenant, old.Epoch+1, old.Hash, why
 	g.Hash = g.seal()
 	return g
 }
@@ -159,36 +175,94 @@ func (g Guard) clone() Guard {
 
 // ChangeGuard changes the tenant's guard row by compare-and-swap on its epoch.
 // Once it returns, nothing commits that evaluated the row before. It lists the
-// operations that were already behind a dispatch mark. A change that leaves the
-// row as it was writes nothing.
+// operations that were already behind a dispatch mark, also when the change leaves
+// the row as it was, which writes nothing.
+//
+// A tenant's first change writes two rows: one in which nothing is said yet, so
+// that whoever freezes everything sees the tenant, and then the change, on top of
+// the freezes of everything that stand elsewhere.
 func (l *Ledger) ChangeGuard(ctx context.Context, tenant string, why Change, change func(*Guard)) (Guard, []Operation, error) {
 	for try := 0; ; try++ {
 		old, err := l.cfg.Store.Guard(ctx, tenant)
 		if err != nil {
 			return Guard{}, nil, StoreFault(err)
 		}
+		old.Tenant = tenant
 		next := old.clone()
+		if old.bare() {
+			if err := l.inherit(ctx, &next); err != nil {
+				return Guard{}, nil, err
+			}
+		}
 		change(&next)
 		if next.equal(old) {
-			return old, nil, nil
+			marked, err := l.running(ctx, tenant)
+			return old, marked, err
 		}
-		next.Tenant = tenant
-		next = l.follow(next, old, why)
-		marked, err := l.cfg.Store.ChangeGuard(ctx, GuardChange{WriteID: newWriteID(), Expect: old.Epoch, Guard: next})
+		said := why
+		if old.Epoch == 0 {
+			next, said = Guard{}, Change{What: appears, By: Gateway("ledger")}
+		}
+		if next, err = l.signed(l.follow(next, old, said)); err != nil {
+			return Guard{}, nil, err
+		}
+		marked, err := l.writeGuard(ctx, GuardChange{WriteID: newWriteID(), Expect: old.Epoch, Guard: next})
 		var refused *Refused
-		var amb *Ambiguous
 		switch {
-		case err == nil:
-			return next, marked, nil
-		case errors.As(err, &refused) && try < maxTries:
+		case errors.As(err, &refused) && try < maxTries, err == nil && old.Epoch == 0:
 			continue
-		case errors.As(err, &amb) && try < maxTries:
-			// The change is idempotent in meaning: read again and see whether
-			// anything is left to change.
-			continue
-		default:
+		case err != nil:
 			return Guard{}, nil, StoreFault(err)
 		}
+		return next, marked, nil
+	}
+}
+
+// appears is what the first row of a tenant says.
+const appears = "tenant"
+
+// bare reports that nothing was said in the row yet.
+func (g Guard) bare() bool { return g.Epoch == 1 && g.Change.What == appears }
+
+// writeGuard is one compare-and-swap. After a lost answer the identical write is
+// made again, which can't apply twice because of its write id, so that what it
+// answers (what was running) is not lost with it.
+func (l *Ledger) writeGuard(ctx context.Context, c GuardChange) (marked []Operation, err error) {
+	err = l.persist(ctx, c.WriteID, func() error {
+		marked, err = l.cfg.Store.ChangeGuard(ctx, c)
+		return err
+	})
+	return marked, err
+}
+
+// signed signs the row where it overrides doubts.
+func (l *Ledger) signed(g Guard) (Guard, error) {
+	if g.Change.Open == 0 || l.cfg.Sign == nil {
+		return g, nil
+	}
+	signature, err := l.cfg.Sign(g.Statement())
+	if err != nil {
+		return g, fault.Wrap(err, fault.Internal, "The override could not be signed; nothing was changed.")
+	}
+	g.Change.Signature = signature
+	g.Hash = g.seal()
+	return g, nil
+}
+
+// running lists what is behind a dispatch mark.
+func (l *Ledger) running(ctx context.Context, tenant string) ([]Operation, error) {
+	var ops []Operation
+	f := Filter{Tenant: tenant, States: []State{Running}, OldestFirst: true, Limit: 200}
+	for {
+		page, err := l.List(ctx, f)
+		if err != nil {
+			return ops, err
+		}
+		ops = append(ops, page.Operations...)
+		if page.Next == "" {
+			return ops, nil
+		}
+		f.Cursor = page.Next
 	}
 }
 

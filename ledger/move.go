@@ -93,15 +93,21 @@ func (l *Ledger) stepOnce(ctx context.Context, op Operation, t Transition) (Oper
 func doubt(op Operation, next *Operation, ev Event, now time.Time) {
 	switch {
 	case next.State == Unknown && op.State != Unknown:
-		next.UnknownSince, next.FinalAt, next.AskAt, next.Doubt = now, noTime, now, DoubtEntered
-		if next.FirstUnknownAt.IsZero() {
-			next.FirstUnknownAt = now
-		}
-	case next.State.Final() && op.Doubt == DoubtEntered:
+		next.UnknownSince, next.FinalAt, next.AskAt = now, noTime, now
+	case next.State.Final() && (op.Doubt == DoubtEntered || op.State == Unknown):
 		next.Doubt = DoubtElsewhere
 		if ev.Verb == VerbFinish || ev.Actor == Reconciler {
 			next.Doubt = DoubtReconciled // a finish out of a doubt ends a retry
 		}
+	}
+	if next.State == Unknown {
+		// Also of a row that was written before doubts were accounted for.
+		next.Doubt = DoubtEntered
+		if next.FirstUnknownAt.IsZero() {
+			next.FirstUnknownAt = next.UnknownSince
+		}
+	} else {
+		next.OnList = false // only a doubt waits for people's knowledge
 	}
 	if next.State != Unknown || next.OnList {
 		next.AskAt = noTime
@@ -204,7 +210,9 @@ func consistent(op Operation) error {
 		bad = touched
 	case Succeeded:
 		bad = op.EffectID == "" || (!op.Adopted && verdict != Succeeded)
-	case Running:
+	case Compensating, Compensated:
+		bad = op.EffectID == "" || op.Adopted || verdict != Succeeded || op.Child == ""
+	case Running, Unknown:
 		bad = len(op.Attempts) == 0
 	}
 	if bad {

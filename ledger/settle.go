@@ -223,6 +223,6 @@ func (l *Ledger) HandOver(ctx context.Context, tenant, id string, reason string)
 		}
 		next := op
 		next.OnList = true
-		return Transition{Operation: next, Event: Event{Verb: VerbHandOver, Actor: Gateway("executor"), Reason: &Reason{Code: "handed_over", Text: reason}}}, nil
+		return Transition{Operation: next, Event: Event{Verb: VerbHandOver, Actor: Reconciler, Reason: &Reason{Code: "handed_over", Text: reason}}}, nil
 	})
 }

@@ -142,7 +142,7 @@ var table = []row{
 	{[]State{Succeeded}, VerbCompensate, []State{Compensating}, always},
 	{[]State{Compensating}, VerbCompensated, []State{Compensated}, always},
 	{[]State{Compensating}, VerbGiveUp, []State{Succeeded}, always},
-	{[]State{Failed, Rejected, Expired, Cancelled}, VerbContradict, []State{Unknown}, attempted},
+	{[]State{AwaitingApproval, Pending, Failed, Rejected, Expired, Cancelled}, VerbContradict, []State{Unknown}, attempted},
 	{[]State{Succeeded}, VerbRecompensate, []State{Compensating}, always},
 	{[]State{AwaitingApproval, Pending, Running}, VerbRestored, []State{Unknown}, always},
 }

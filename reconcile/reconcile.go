@@ -1,12 +1,14 @@
-// Package reconcile moves what time must move: leases that ran out and rounds
-// that nobody decided.
+// Package reconcile moves what time or doubt must move: leases that ran out,
+// rounds that nobody decided, and outcomes that are not known.
 //
-// What lives here: Sweeper, a loop over the ledger's due lists.
+// What lives here: Sweeper, a loop over leases and expiries; Next, the pure rule of
+// what is done about a doubt; Reconciler, the loop that does it.
 //
-// How it flows: a running operation whose lease is over becomes unknown and goes
-// to the people's list; so does one that a crash kept off it; a round past its
-// expiry expires, never approves. Each pass claims softly, so that several
-// gateways may sweep one store.
+// How it flows: a running operation whose lease is over becomes unknown; a round
+// past its expiry expires, never approves. An unknown operation is asked about in
+// the outside system, each answer is kept as evidence, and the evidence moves it;
+// a tool that honours keys may be sent the same again; everything else goes to a
+// person. Each pass claims softly, so that several gateways may work on one store.
 //
 // What does not live here: sending (commit), people's words (approvals).
 // Nothing leaves unknown by a timer.
@@ -26,11 +28,9 @@ import (
 
 // Config is what a Sweeper is made of.
 type Config struct {
-	Ledger   *ledger.Ledger
-	Store    commit.DueStore
-	Executor *commit.Executor
-	Tenants  []string
-	Owner    string
+	Ledger *ledger.Ledger
+	Store  commit.DueStore
+	Owner  string
 	// Poll is the time between two passes; 0 means 1 s.
 	Poll   time.Duration
 	Logger *slog.Logger
@@ -93,8 +93,7 @@ func (s *Sweeper) RunOnce(ctx context.Context) (moved int, failed error) {
 			}
 		}
 	}
-	handed, err := s.handOver(ctx)
-	return moved + handed, errors.Join(failed, err)
+	return moved, failed
 }
 
 // move moves one overdue operation; somebody who was first is no error.
@@ -102,9 +101,7 @@ func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Opera
 	var err error
 	switch kind {
 	case ledger.DueLease:
-		if op, err = s.cfg.Ledger.LoseLease(ctx, op.Tenant, op.ID); err == nil {
-			err = s.cfg.Executor.HandOver(ctx, op)
-		}
+		_, err = s.cfg.Ledger.LoseLease(ctx, op.Tenant, op.ID)
 	case ledger.DueExpiry:
 		_, err = s.cfg.Ledger.ExpireOverdue(ctx, op.Tenant, op.ID)
 	}
@@ -112,24 +109,4 @@ func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Opera
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// handOver puts unknown operations on the people's list that a crash kept off
-// it.
-func (s *Sweeper) handOver(ctx context.Context) (moved int, failed error) {
-	off := false
-	for _, tenant := range s.cfg.Tenants {
-		page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: tenant, States: []ledger.State{ledger.Unknown}, OnList: &off, OldestFirst: true, Limit: batch})
-		if err != nil {
-			return moved, err
-		}
-		for _, op := range page.Operations {
-			if err := s.cfg.Executor.HandOver(ctx, op); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("hand over %s: %w", op.ID, err))
-				continue
-			}
-			moved++
-		}
-	}
-	return moved, failed
 }

@@ -26,6 +26,7 @@ import (
 	"countersign/identity"
 	"countersign/ledger"
 	"countersign/preview"
+	"countersign/reconcile"
 	"countersign/store/sqlstore"
 	"countersign/tokens"
 	"countersign/tools"
@@ -158,6 +159,11 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 	require.NoError(t, err)
 	person := approvals.Directory(r.db)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: person, Owner: "test"})
+	reconciler := reconcile.NewReconciler(reconcile.ReconcilerConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
+	background, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = reconciler.Run(background) }() // it ends with its context only
+	t.Cleanup(func() { end(); <-ended })
 	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: signer})
 	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: signer, Executor: r.executor})
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: person})

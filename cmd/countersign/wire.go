@@ -79,6 +79,8 @@ type gateway struct {
 	executor  *commit.Executor
 	sweeper   *reconcile.Sweeper
 
+	reconciler *reconcile.Reconciler
+
 	reload  sync.Mutex
 	closing sync.Once
 }
@@ -133,8 +135,12 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Person: person, Owner: owner,
 		Parallel: g.cfg.Limits.Parallel, Dispatching: g.traces.Dispatching, Logger: g.log,
 	})
+	g.reconciler = reconcile.NewReconciler(reconcile.ReconcilerConfig{
+		Ledger: g.ledger, Store: g.db, Registry: g.registry, Executor: g.executor, Owner: owner,
+		Asking: g.traces.Asking, Logger: g.log,
+	})
 	g.sweeper = reconcile.New(reconcile.Config{
-		Ledger: g.ledger, Store: g.db, Executor: g.executor, Tenants: g.cfg.Tenants, Owner: owner, Logger: g.log,
+		Ledger: g.ledger, Store: g.db, Owner: owner, Logger: g.log,
 	})
 	g.previews = preview.New(preview.Config{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Signer: signer,
@@ -216,6 +222,7 @@ func (g *gateway) loops(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.executor.Run(ctx) })
 	group.Go(func() error { return g.sweeper.Run(ctx) })
+	group.Go(func() error { return g.reconciler.Run(ctx) })
 	group.Go(func() error { return g.previews.Run(ctx) })
 	group.Go(func() error { return g.serveAdmin(ctx) })
 	group.Go(func() error { return g.serveMetrics(ctx) })

@@ -74,8 +74,14 @@ func newGateway(t *testing.T) *gateway {
 	g.previews = preview.New(preview.Config{Ledger: g.ledger, Store: db, Registry: registry, Signer: signer})
 	g.commits = commit.New(commit.Config{Ledger: g.ledger, Registry: registry, Signer: signer, Executor: g.executor})
 	g.approvals = approvals.New(approvals.Config{Ledger: g.ledger, Person: person})
-	g.sweeper = reconcile.New(reconcile.Config{Ledger: g.ledger, Store: db, Executor: g.executor, Tenants: []string{"default"}, Owner: "test"})
+	g.sweeper = reconcile.New(reconcile.Config{Ledger: g.ledger, Store: db, Owner: "test"})
+	reconciler := reconcile.NewReconciler(reconcile.ReconcilerConfig{Ledger: g.ledger, Store: db, Registry: registry, Executor: g.executor, Owner: "test"})
+	background, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = reconciler.Run(background) }() // it ends with its context only
 	t.Cleanup(func() {
+		end()
+		<-ended
 		require.NoError(t, g.executor.Drain(ctx))
 		require.NoError(t, db.Close())
 	})

@@ -1,0 +1,4 @@
+package commit
+
+// Sealed is for tests that forge files of the spool.
+var Sealed = sealed

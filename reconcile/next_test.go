@@ -1,0 +1,157 @@
+package reconcile_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"countersign/ledger"
+	"countersign/reconcile"
+	"countersign/tools"
+)
+
+var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// doubt is an operation whose one request got no answer.
+func doubt(reversible bool) ledger.Operation {
+	return ledger.Operation{
+		ID: "op_1", State: ledger.Unknown, Reversible: reversible, UnknownSince: begin,
+		Attempts: []ledger.Attempt{{N: 1, Fence: 1, MarkedAt: begin.Add(-10 * time.Second), Deadline: begin.Add(-8 * time.Second)}},
+	}
+}
+
+func again(op ledger.Operation) ledger.Operation {
+	op.Attempts = append(op.Attempts, ledger.Attempt{N: 2, Fence: 2, MarkedAt: begin, Deadline: begin})
+	return op
+}
+
+// said are answers at moments after the beginning of the doubt.
+func said(covers int, kind tools.AnswerKind, at ...time.Duration) []ledger.Evidence {
+	var list []ledger.Evidence
+	for _, d := range at {
+		list = append(list, ledger.Evidence{Kind: "lookup", Verdict: tools.Unknown, Answer: kind, Covers: covers, At: begin.Add(d)})
+	}
+	return list
+}
+
+func spec(c tools.Consistency, retention time.Duration) *tools.Spec {
+	return &tools.Spec{Consistency: c, HonoursKey: retention > 0, KeyRetention: retention, Timeout: 10 * time.Second, MaxInFlight: time.Minute}
+}
+
+// The rows of "what can and cannot be promised, by tool capability".
+func TestNext(t *testing.T) {
+	// Deadline, time-out, max_in_flight and skew end 122 s after the doubt began.
+	const window = 122 * time.Second
+	late := []time.Duration{window, window + time.Minute, window + 2*time.Minute}
+	for name, c := range map[string]struct {
+		op   ledger.Operation
+		seen []ledger.Evidence
+		spec *tools.Spec
+		now  time.Duration
+		want reconcile.Do
+	}{
+		"none: a person at once":                            {op: doubt(true), spec: spec(tools.NoLookup, 0), want: reconcile.HandOver},
+		"none, irreversible: a person at once":              {op: doubt(false), spec: spec(tools.NoLookup, 0), want: reconcile.HandOver},
+		"strong: asked at once":                             {op: doubt(true), spec: spec(tools.Strong, 0), want: reconcile.Ask},
+		"strong: not asked again before the pause":          {op: doubt(true), seen: said(1, tools.Absent, 0), spec: spec(tools.Strong, 0), now: 900 * time.Millisecond, want: reconcile.Wait},
+		"strong: asked again after the pause":               {op: doubt(true), seen: said(1, tools.Absent, 0), spec: spec(tools.Strong, 0), now: time.Second, want: reconcile.Ask},
+		"strong: absent inside the settle window is no end": {op: doubt(true), seen: said(1, tools.Absent, 0, time.Second, 3*time.Second, 7*time.Second), spec: spec(tools.Strong, 0), now: 100 * time.Second, want: reconcile.Ask},
+		"strong: two absents behind it are too few":         {op: doubt(true), seen: said(1, tools.Absent, late[:2]...), spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.Ask},
+		"strong: three absents behind it are an end":        {op: doubt(true), seen: said(1, tools.Absent, late...), spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.Absent},
+		"strong: a failure between begins anew": {
+			op: doubt(true), seen: append(said(1, tools.Absent, late[:2]...), append(said(1, tools.LookupFailed, late[2]), said(1, tools.Absent, late[2]+time.Minute)...)...),
+			spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.Ask,
+		},
+		"strong: not visible yet is no absence":            {op: doubt(true), seen: said(1, tools.NotVisibleYet, late...), spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.Ask},
+		"strong, irreversible: absent goes to a person":    {op: doubt(false), seen: said(1, tools.Absent, late...), spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.HandOver},
+		"strong: answers about fewer attempts don't count": {op: again(doubt(true)), seen: said(1, tools.Absent, late...), spec: spec(tools.Strong, 0), now: time.Hour, want: reconcile.Ask},
+		"strong: failed for ever is a person":              {op: doubt(true), seen: said(1, tools.LookupFailed, late...), spec: spec(tools.Strong, 0), now: 24 * time.Hour, want: reconcile.HandOver},
+		"eventual: absent is never an end":                 {op: doubt(true), seen: said(1, tools.Absent, late...), spec: spec(tools.Eventual, 0), now: time.Hour, want: reconcile.Ask},
+		"eventual: a person after the budget":              {op: doubt(true), seen: said(1, tools.Absent, late...), spec: spec(tools.Eventual, 0), now: 24 * time.Hour, want: reconcile.HandOver},
+		"key: the same again":                              {op: doubt(true), spec: spec(tools.NoLookup, 24*time.Hour), now: time.Second, want: reconcile.Retry},
+		"key: not before the pause":                        {op: doubt(true), spec: spec(tools.NoLookup, 24*time.Hour), want: reconcile.Wait},
+		"key: not past the retention less its margin":      {op: doubt(true), spec: spec(tools.NoLookup, 24*time.Hour), now: 24*time.Hour - 5*time.Minute, want: reconcile.HandOver},
+		"key: once only":                                   {op: again(doubt(true)), spec: spec(tools.NoLookup, 24*time.Hour), now: time.Minute, want: reconcile.HandOver},
+		"key, irreversible: the same again":                {op: doubt(false), spec: spec(tools.NoLookup, 24*time.Hour), now: time.Second, want: reconcile.Retry},
+		"key and lookup: asked first":                      {op: doubt(true), spec: spec(tools.Strong, 24*time.Hour), now: time.Second, want: reconcile.Ask},
+		"key and lookup: absent, so the same again":        {op: doubt(true), seen: said(1, tools.Absent, 0), spec: spec(tools.Eventual, 24*time.Hour), now: time.Second, want: reconcile.Retry},
+		"key and lookup: failing thrice, so the same again": {
+			op: doubt(true), seen: said(1, tools.LookupFailed, 0, time.Second, 3*time.Second), spec: spec(tools.Strong, 24*time.Hour), now: time.Minute, want: reconcile.Retry,
+		},
+		"key and lookup: past the retention only asked": {
+			op: doubt(true), seen: said(1, tools.Absent, late...), spec: spec(tools.Eventual, time.Hour), now: 2 * time.Hour, want: reconcile.Ask,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, reconcile.Next(c.op, c.seen, c.spec, begin.Add(c.now), reconcile.Settings{}).Do)
+		})
+	}
+	presumed := doubt(true)
+	presumed.Attempts[0].Presumed = true
+	require.Equal(t, reconcile.HandOver, reconcile.Next(presumed, nil, spec(tools.NoLookup, 24*time.Hour), begin.Add(time.Minute), reconcile.Settings{}).Do,
+		"what a lost part of the ledger may have sent is never sent again")
+}
+
+// The pause doubles and is capped, and a wait always ends later than now.
+func TestNext_Pauses(t *testing.T) {
+	var seen []ledger.Evidence
+	at := time.Duration(0)
+	var pauses []time.Duration
+	for range 12 {
+		seen = append(seen, said(1, tools.NotVisibleYet, at)...)
+		step := reconcile.Next(doubt(true), seen, spec(tools.Strong, 0), begin.Add(at), reconcile.Settings{})
+		require.Equal(t, reconcile.Wait, step.Do)
+		pauses = append(pauses, step.At.Sub(begin.Add(at)))
+		at += pauses[len(pauses)-1]
+	}
+	require.Equal(t, []time.Duration{
+		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
+		64 * time.Second, 128 * time.Second, 256 * time.Second, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute,
+	}, pauses)
+}
+
+// Whatever is known, a dangerous step is taken only under its conditions (I6, I7).
+func TestNext_NeverDangerous(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		op := doubt(rapid.Bool().Draw(t, "reversible"))
+		for range rapid.IntRange(0, 2).Draw(t, "more attempts") {
+			op = again(op)
+		}
+		for i := range op.Attempts {
+			op.Attempts[i].Proof = rapid.SampledFrom([]tools.Verdict{"", tools.NotSent, tools.NoEffect}).Draw(t, "proof")
+			op.Attempts[i].Presumed = rapid.IntRange(0, 9).Draw(t, "presumed") == 0
+		}
+		s := spec(rapid.SampledFrom([]tools.Consistency{tools.NoLookup, tools.Eventual, tools.Strong}).Draw(t, "consistency"),
+			rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "retention"))
+		var seen []ledger.Evidence
+		at := time.Duration(0)
+		for range rapid.IntRange(0, 8).Draw(t, "answers") {
+			at += time.Duration(rapid.IntRange(0, 200).Draw(t, "s")) * time.Second
+			kind := rapid.SampledFrom([]tools.AnswerKind{tools.Absent, tools.NotVisibleYet, tools.LookupFailed}).Draw(t, "kind")
+			seen = append(seen, said(len(op.Attempts), kind, at)...)
+		}
+		now := begin.Add(at + time.Duration(rapid.IntRange(0, 100_000).Draw(t, "later"))*time.Second)
+		step := reconcile.Next(op, seen, s, now, reconcile.Settings{})
+		switch step.Do {
+		case reconcile.Retry:
+			require.True(t, s.HonoursKey)
+			require.True(t, now.Before(op.Attempts[0].MarkedAt.Add(s.KeyRetention)) || op.Attempts[0].Proof == tools.NotSent)
+			require.False(t, step.NotAfter.IsZero())
+			for _, a := range op.Attempts {
+				require.False(t, a.Presumed)
+			}
+		case reconcile.Absent:
+			require.Equal(t, tools.Strong, s.Consistency)
+			require.True(t, op.Reversible)
+			require.GreaterOrEqual(t, len(seen), 3)
+			for _, e := range seen[len(seen)-3:] {
+				require.Equal(t, tools.Absent, e.Answer)
+				require.False(t, e.At.Before(op.Attempts[len(op.Attempts)-1].Deadline.Add(s.Timeout+s.MaxInFlight+time.Minute)))
+			}
+		case reconcile.Wait:
+			require.True(t, step.At.After(now))
+		}
+	})
+}
