@@ -101,6 +101,14 @@ var problems = map[fault.Code]problem{
 		404, "There is no such operation", NextActionStop, 0,
 		"Check the id. GET /v1/operations lists the operations that you may see.",
 	},
+	fault.RunNotFound: {
+		404, "There is no such run", NextActionStop, 0,
+		"Check the id. A run is there from the first operation that was opened in it.",
+	},
+	fault.FreezeNotFound: {
+		404, "There is no such freeze", NextActionStop, 0,
+		"Look at what is frozen now; it may have been lifted.",
+	},
 	fault.ApprovalNotFound: {
 		404, "There is no such approval", NextActionStop, 0,
 		"Check the id. GET /v1/approvals lists what waits for people.",
@@ -120,6 +128,22 @@ var problems = map[fault.Code]problem{
 	fault.RejectedBefore: {
 		409, "A person has already said no to this", NextActionStop, 0,
 		"Do not ask for the same again or reach the same end by other means. If the person's reason asks for something else, preview that. A person can re-open the ask.",
+	},
+	fault.GoalTaken: {
+		409, "Another operation already stands for this goal", NextActionStop, 0,
+		"Do not reach the same goal by other means: wait for the operation that stands for it, and use its result.",
+	},
+	fault.RunClosed: {
+		409, "The run was closed", NextActionStop, 0,
+		"What this run did is being taken back. Do not go on with it; begin a new run if the work is still wanted.",
+	},
+	fault.RunLive: {
+		409, "Something in the run has no answer yet", NextActionPoll, 0,
+		"Wait until every operation of the run has its answer, then preview its undo again.",
+	},
+	fault.UnknownsOpen: {
+		409, "Outcomes in this scope are not known", NextActionStop, 0,
+		"A person settles the unknown outcomes first, or lifts the freeze over them with a reason.",
 	},
 	fault.InvalidState: {
 		409, "The operation's state does not allow this", NextActionPoll, 0,
@@ -188,6 +212,10 @@ var problems = map[fault.Code]problem{
 	fault.AgainOfInvalid: {
 		422, "The repeat does not name the operation in force", NextActionFixArguments, 0,
 		"Name the newest operation under this key, when it took effect; leave again_of out for a first ask.",
+	},
+	fault.UndoImpossible: {
+		422, "It can not be taken back", NextActionStop, 0,
+		"Do not try to reach the same end by other means; tell a person why it can not be taken back.",
 	},
 	fault.RunNeeded: {
 		422, "The tool needs to know the run", NextActionFixArguments, 0,

@@ -32,8 +32,9 @@ what really happened. The exit status is 1 when any check fails.
 
 All data is synthetic and labelled so (evidence_boundary: drill). With --stay the
 gateway stays up, so that the links into the page can be followed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
+		Example: "  countersign drill && echo safe",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVar(&d.stay, "stay", false, "leave the gateway running until Ctrl-C")
 	return cmd
@@ -91,7 +92,7 @@ func (d *drill) story(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	op, err := s.agent.commit(ctx, token, 5*time.Second)
+	op, err := s.agent.commit(ctx, token, time.Second)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // drillLine is the line between gateway and shop. It can take no new connections,
-// as writes need, while those that reads use stay; and it can swallow reads
-// without an answer.
+// as writes need, while those that reads use stay; and it can swallow
+// lookups without an answer.
 type drillLine struct {
 	address string
 	server  *http.Server
@@ -31,7 +31,7 @@ func openDrillLine(upstream string) (*drillLine, error) {
 	}
 	l := &drillLine{}
 	l.server = &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && l.swallow.Load() {
+		if r.URL.Path == "/holds" && l.swallow.Load() {
 			select { // silent for a while, then gone
 			case <-r.Context().Done():
 			case <-time.After(time.Second):
@@ -71,6 +71,7 @@ func (l *drillLine) takeConnections(on bool) error {
 	return nil
 }
 
-func (l *drillLine) swallowReads(on bool) { l.swallow.Store(on) }
+// swallowLookups leaves the questions for holds without an answer.
+func (l *drillLine) swallowLookups(on bool) { l.swallow.Store(on) }
 
 func (l *drillLine) close() { _ = l.server.Close() }

@@ -130,7 +130,7 @@ func (d *drill) lookupSilent(ctx context.Context) error {
 		return err
 	}
 	s.shop.Set(lostReply(0))
-	s.line.swallowReads(true)
+	s.line.swallowLookups(true)
 	op, err := s.agent.commit(ctx, token, time.Second)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (d *drill) lookupSilent(ctx context.Context) error {
 	}
 	d.check(asked, "the lookup failed and is on record")
 	d.check(op.State == string(ledger.Unknown), "it stays unknown; a failed lookup proves nothing")
-	s.line.swallowReads(false)
+	s.line.swallowLookups(false)
 	s.shop.Set(healthy())
 	if op, err = s.settled(ctx, op.ID); err != nil {
 		return err
