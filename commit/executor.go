@@ -80,6 +80,18 @@ func (e *Executor) Start(op ledger.Operation, plan tools.Plan, t *tools.Tool) {
 	})
 }
 
+// Resend is Start for the repeat of an unknown operation: the same plan, so the
+// same bytes under the same key, behind a mark that ledger.Retry made. then is
+// called when its outcome is written, or was given up.
+func (e *Executor) Resend(op ledger.Operation, plan tools.Plan, t *tools.Tool, then func()) {
+	e.wg.Go(func() {
+		defer e.recovered(op)
+		e.send(context.Background(), op, plan, t)
+		e.follow(context.Background(), op)
+		then()
+	})
+}
+
 // Run takes up pending operations until ctx ends, and what the spool holds.
 func (e *Executor) Run(ctx context.Context) error {
 	wake, end := e.cfg.Ledger.Changes(ledger.Pending)

@@ -2,12 +2,10 @@ package reconcile
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -30,8 +28,12 @@ type ReconcilerConfig struct {
 	// EachTool bounds how many questions to one tool are open at once, so that a
 	// slow one holds up nobody else; 0 means 4.
 	EachTool int
-	// OnLookup is told of every answer, for alerts and counters.
-	OnLookup func(op ledger.Operation, a tools.Answer)
+	// AskFor bounds one question with its repeats; 0 means 40 s, which is less than
+	// a doubt is claimed for.
+	AskFor time.Duration
+	// OnLookup is told of every answer and how long it took, for alerts and
+	// counters.
+	OnLookup func(op ledger.Operation, a tools.Answer, took time.Duration)
 	// Asking opens a span around a lookup; nil leaves it out.
 	Asking func(ctx context.Context, op ledger.Operation) (context.Context, func(tools.Answer))
 	// Rand gives a number in [0,1) for jitter.
@@ -64,8 +66,11 @@ func NewReconciler(cfg ReconcilerConfig) *Reconciler {
 	if cfg.EachTool == 0 {
 		cfg.EachTool = 4
 	}
+	if cfg.AskFor == 0 {
+		cfg.AskFor = 40 * time.Second
+	}
 	if cfg.OnLookup == nil {
-		cfg.OnLookup = func(ledger.Operation, tools.Answer) {}
+		cfg.OnLookup = func(ledger.Operation, tools.Answer, time.Duration) {}
 	}
 	if cfg.Asking == nil {
 		cfg.Asking = func(ctx context.Context, _ ledger.Operation) (context.Context, func(tools.Answer)) {
@@ -90,8 +95,14 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer tick.Stop()
 	defer r.wg.Wait()
 	for {
-		if _, err := r.take(ctx); err != nil && ctx.Err() == nil {
+		n, err := r.take(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			r.cfg.Logger.Warn("looking for unknown outcomes failed", "error", err)
+		case n == batch:
+			continue // there may be more, of tools that have nobody to wait for
 		}
 		select {
 		case <-ctx.Done():
@@ -110,11 +121,12 @@ func (r *Reconciler) RunOnce(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// claimFor is how long a doubt stays with the process that looks at it; longer
+// doubtClaim is how long a doubt stays with the process that looks at it; longer
 // than a question with its repeats takes.
 const doubtClaim = time.Minute
 
-// take starts to look at the doubts that are due.
+// take starts to look at the doubts that are due, each tool's a few at once, so
+// that one that answers slowly holds up nobody else.
 func (r *Reconciler) take(ctx context.Context) (int, error) {
 	now := r.cfg.Ledger.Now()
 	due, err := r.cfg.Store.Due(ctx, ledger.DueQuery{Kind: ledger.DueDoubt, Now: now, Limit: batch, Owner: r.cfg.Owner, Until: now.Add(doubtClaim)})
@@ -128,12 +140,21 @@ func (r *Reconciler) take(ctx context.Context) (int, error) {
 		}
 		r.wg.Go(func() {
 			defer r.leave(op.Tool)
+			defer r.recovered(op)
 			if err := r.look(ctx, op); err != nil && ctx.Err() == nil {
 				r.cfg.Logger.Warn("an unknown outcome could not be looked at", "operation", op.ID, "tool", op.Tool, "error", err)
 			}
 		})
 	}
 	return len(due), nil
+}
+
+// recovered keeps the process alive when something breaks off around a doubt: it
+// stays unknown, and is looked at again after its claim.
+func (r *Reconciler) recovered(op ledger.Operation) {
+	if p := recover(); p != nil {
+		r.cfg.Logger.Error("the look at an unknown outcome broke off", "operation", op.ID, "tool", op.Tool, "panic", p, "stack", string(debug.Stack()))
+	}
 }
 
 func (r *Reconciler) enter(tool string) bool {
@@ -161,22 +182,22 @@ func (r *Reconciler) postpone(ctx context.Context, op ledger.Operation, until ti
 
 // look does what Next says until it says wait, or the doubt is over.
 func (r *Reconciler) look(ctx context.Context, op ledger.Operation) error {
-	for range attempts {
+	for range steps {
 		if op.State != ledger.Unknown || op.OnList {
 			return nil
 		}
 		t, err := r.cfg.Registry.Version(ctx, op.ToolVersion)
-		switch {
-		case fault.Is(err, fault.StoreUnavailable):
-			return err
-		case err != nil:
-			return r.handOver(ctx, op, "The upstream is no longer configured at the address that it was sent to, or its tool can't be read any more; nobody else is asked.")
+		if err != nil {
+			return r.withoutTool(ctx, op, err)
 		}
 		evidence, err := r.cfg.Ledger.Evidence(ctx, op.Tenant, op.ID)
 		if err != nil {
 			return err
 		}
-		step := Next(op, evidence, &t.Spec, r.cfg.Ledger.Now(), r.cfg.Settings)
+		step, epoch, err := r.next(ctx, op, evidence, t)
+		if err != nil {
+			return err
+		}
 		switch step.Do {
 		case Wait:
 			r.postpone(ctx, op, r.jittered(step.At))
@@ -184,9 +205,9 @@ func (r *Reconciler) look(ctx context.Context, op ledger.Operation) error {
 		case HandOver:
 			return r.handOver(ctx, op, step.Why)
 		case Retry:
-			return r.retry(ctx, op, t, step)
+			return r.retry(ctx, op, t, step, epoch)
 		case Absent:
-			op, err = r.concludeAbsent(ctx, op, step.Why)
+			op, err = r.concludeAbsent(ctx, op, evidence, step.Why)
 		default:
 			op, err = r.ask(ctx, op, t, len(lookupsOf(op, evidence)))
 		}
@@ -197,8 +218,46 @@ func (r *Reconciler) look(ctx context.Context, op ledger.Operation) error {
 	return nil
 }
 
-// attempts bounds the steps of one look.
-const attempts = 8
+// steps bounds the steps of one look.
+const steps = 8
+
+// next is Next, with the guard row read for a retry: while dispatches are frozen,
+// or when the agent's rights were taken away, nothing is sent again, and the doubt
+// is treated as one of a tool that honours no key. What then can't be asked is
+// for a person at once, also under a freeze, which is only lifted when no outcome
+// is unknown.
+func (r *Reconciler) next(ctx context.Context, op ledger.Operation, evidence []ledger.Evidence, t *tools.Tool) (Step, int64, error) {
+	now := r.cfg.Ledger.Now()
+	step := Next(op, evidence, &t.Spec, now, r.cfg.Settings)
+	if step.Do != Retry {
+		return step, 0, nil
+	}
+	guard, err := r.cfg.Ledger.Guard(ctx, op.Tenant)
+	if err != nil {
+		return step, 0, err
+	}
+	subject := op.Subject()
+	subject.Undo = true // a freeze of new work lets a repeat through, as it does an undo
+	if stands := guard.Check(subject); stands != nil {
+		step = Next(op, evidence, &t.Spec, now, r.cfg.Settings.withoutRetries())
+		if step.Do == HandOver {
+			step.Why += " " + fault.Of(stands).Detail
+		}
+	}
+	return step, guard.Epoch, nil
+}
+
+// withoutTool treats a doubt whose tool version can't be had.
+func (r *Reconciler) withoutTool(ctx context.Context, op ledger.Operation, why error) error {
+	switch {
+	case ctx.Err() != nil, fault.Is(why, fault.StoreUnavailable):
+		return why // after the claim
+	case errors.Is(why, tools.ErrUpstreamGone):
+		return r.handOver(ctx, op, "The upstream is no longer configured at the address that it was sent to; nobody else is asked.")
+	}
+	r.cfg.Logger.Error("the tool of an unknown outcome can't be read", "operation", op.ID, "tool", op.Tool, "error", why)
+	return r.handOver(ctx, op, "The tool that it was sent with can't be read any more, so that nobody can be asked.")
+}
 
 // jittered adds up to a fifth of the wait, so that doubts that began together
 // don't ask together (R115).
@@ -215,135 +274,39 @@ func (r *Reconciler) handOver(ctx context.Context, op ledger.Operation, why stri
 	return err
 }
 
-// AskNow asks about an unknown operation at a person's wish, also one that is on
-// the people's list; what the answer proves settles it, and everything else is
-// kept as evidence.
-func (r *Reconciler) AskNow(ctx context.Context, tenant, id string) (ledger.Operation, error) {
-	op, err := r.cfg.Ledger.Operation(ctx, tenant, id)
-	switch {
-	case err != nil:
-		return op, err
-	case op.State != ledger.Unknown:
-		e := fault.New(fault.InvalidState, "Its outcome is known: the operation is %s.", op.State)
-		e.Operation = op.ID
-		return op, e
-	}
-	t, err := r.cfg.Registry.Version(ctx, op.ToolVersion)
-	if fault.Is(err, fault.StoreUnavailable) {
-		return op, err
-	}
-	if err != nil || t.Consistency == tools.NoLookup {
-		e := fault.New(fault.InvalidState, "The tool %s can't be asked; only a person can find out.", op.Tool)
-		e.Operation = op.ID
-		return op, e
-	}
-	evidence, err := r.cfg.Ledger.Evidence(ctx, tenant, id)
-	if err != nil {
-		return op, err
-	}
-	return r.ask(ctx, op, t, len(lookupsOf(op, evidence)))
-}
-
-// ask asks the outside system and writes down what it said. n is how often it was
-// asked before.
-func (r *Reconciler) ask(ctx context.Context, op ledger.Operation, t *tools.Tool, n int) (ledger.Operation, error) {
-	plan, err := r.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
-	if err != nil {
-		return op, err
-	}
-	asking, done := r.cfg.Asking(ctx, op)
-	answer := r.lookup(asking, t, plan)
-	done(answer)
-	if ctx.Err() != nil {
-		return op, ctx.Err() // a stop is no answer
-	}
-	r.cfg.OnLookup(op, answer)
-	if answer.Kind == tools.LookupFailed {
-		r.cfg.Logger.Warn("a lookup failed; the outcome stays unknown", "operation", op.ID, "tool", op.Tool, "because", answer.Because)
-	}
-	ids := answer.EffectIDs
-	if len(ids) == 0 {
-		ids = []string{""}
-	}
-	for i, id := range ids {
-		ev := ledger.Evidence{
-			ID: askID(op, n, i), Operation: op.ID, Covers: len(op.Attempts), Kind: "lookup", Verdict: tools.Unknown,
-			Answer: answer.Kind, EffectID: id, Because: answer.Because, By: ledger.Reconciler, Seen: answer.Seen, At: r.cfg.Ledger.Now(),
-		}
-		if id != "" {
-			ev.Verdict = tools.Succeeded
-		}
-		next, err := r.cfg.Ledger.AddEvidence(ctx, op.Tenant, ev)
-		if err != nil {
-			return op, err
-		}
-		if next.ID != "" {
-			op = next
-		}
-	}
-	return r.cfg.Ledger.Operation(ctx, op.Tenant, op.ID)
-}
-
-// askID names the n-th answer about the attempts that there are, so that an answer
-// written twice is kept once.
-func askID(op ledger.Operation, n, i int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d\n%d\n%d", op.ID, len(op.Attempts), op.UnknownSince.UnixNano(), n, i))
-	return "evd_" + hex.EncodeToString(sum[:16])
-}
-
-// lookup shields the process from a connector that panics: that is no answer.
-func (r *Reconciler) lookup(ctx context.Context, t *tools.Tool, plan tools.Plan) (a tools.Answer) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.cfg.Logger.Error("a connector panicked in a lookup", "tool", t.Name, "panic", p)
-			a = tools.Answer{Kind: tools.LookupFailed, Because: "The connector broke off."}
-		}
-	}()
-	return t.Connector.Lookup(ctx, plan)
-}
-
 // concludeAbsent ends a doubt by the answers that are there already.
-func (r *Reconciler) concludeAbsent(ctx context.Context, op ledger.Operation, why string) (ledger.Operation, error) {
+func (r *Reconciler) concludeAbsent(ctx context.Context, op ledger.Operation, evidence []ledger.Evidence, why string) (ledger.Operation, error) {
 	return r.cfg.Ledger.AddEvidence(ctx, op.Tenant, ledger.Evidence{
-		ID: askID(op, -1, 0), Operation: op.ID, Covers: len(op.Attempts), Kind: "lookup", Verdict: tools.NoEffect,
+		ID: askID(op, len(lookupsOf(op, evidence)), "concluded", ""), Operation: op.ID, Covers: len(op.Attempts), Kind: "lookup", Verdict: tools.NoEffect,
 		Answer: tools.Absent, Because: why, By: ledger.Reconciler, At: r.cfg.Ledger.Now(),
 	})
 }
 
-// retry sends the same again, unless everything is frozen or the agent's rights
-// were taken away: then it is only asked about, in the end by a person.
-func (r *Reconciler) retry(ctx context.Context, op ledger.Operation, t *tools.Tool, step Step) error {
-	guard, err := r.cfg.Ledger.Guard(ctx, op.Tenant)
-	if err != nil {
-		return err
-	}
-	subject := op.Subject()
-	subject.Undo = true // a freeze of new work lets a repeat through, as it does an undo
-	if _, stopped := guard.Stops(subject); stopped {
-		r.postpone(ctx, op, r.cfg.Ledger.Now().Add(doubtClaim))
-		return nil
-	}
-	if guard.Check(subject) != nil {
-		return r.handOver(ctx, op, "The agent's rights were taken away, so nothing is sent for it again: a person must find out in the outside system.")
-	}
+// retry makes the dispatch mark of a repeat, which fails when the guard row has
+// moved since its epoch was read, and lets the executor send it.
+func (r *Reconciler) retry(ctx context.Context, op ledger.Operation, t *tools.Tool, step Step, epoch int64) error {
 	plan, err := r.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
 	switch {
 	case err != nil:
 		return err
 	case plan.Digest() != op.PlanDigest || plan.Target != op.Target:
 		return r.handOver(ctx, op, "The stored plan is not the one that was sent; nothing is sent again.")
+	case ctx.Err() != nil:
+		return ctx.Err() // a stop sends nothing more
 	}
+	// A mark that its maker leaves would be made all the same, and nobody would
+	// send what it marks.
 	marked, err := r.cfg.Ledger.Retry(context.WithoutCancel(ctx), op, ledger.RetryRequest{
-		Epoch: guard.Epoch, Timeout: t.Timeout, NotAfter: step.NotAfter, Why: step.Why,
+		Epoch: epoch, Timeout: t.Timeout, NotAfter: step.NotAfter, Why: step.Why,
 	})
 	var lost *ledger.Lost
 	switch {
 	case errors.As(err, &lost), errors.Is(err, ledger.ErrMoved), fault.Is(err, fault.InvalidState):
-		r.postpone(ctx, op, r.cfg.Ledger.Now().Add(r.cfg.Poll))
+		r.postpone(ctx, op, r.cfg.Ledger.Now().Add(r.cfg.Poll)) // evaluated again
 		return nil
 	case err != nil:
 		return err
 	}
-	r.cfg.Executor.Start(marked, plan, t)
+	r.cfg.Executor.Resend(marked, plan, t, func() { r.verify(ctx, marked, plan, t) })
 	return nil
 }
