@@ -81,12 +81,13 @@ func TestDoubt_ResolvedByAPerson(t *testing.T) {
 	}
 }
 
-// TestDoubt_SlowPastTheLease: the lease runs out while the tool is slow: no
-// second send, and the late reply counts as evidence (matrix row 22).
-func TestDoubt_SlowPastTheLease(t *testing.T) {
+// TestMatrix_Row22_SlowPastTheLease: the lease runs out while the tool is slow: no
+// second send, and the late reply counts as evidence.
+func TestMatrix_Row22_SlowPastTheLease(t *testing.T) {
 	ctx := context.Background()
 	hold := tooltest.FakeTool("hold_order", tooltest.WithLookup(tools.Eventual))
 	r := newRig(t, hold)
+	r.endReconciling() // it would find the effect before the reply comes
 	release := make(chan struct{})
 	tooltest.FakeOf(hold).Script(tooltest.Held(release, tooltest.Succeed()))
 	p := r.preview(agent, "hold_order", args("ord_1"))

@@ -27,7 +27,13 @@ func (r *rig) lookOften(n int, pass time.Duration) {
 // inDoubt commits without waiting for anybody to look into it.
 func (r *rig) inDoubt(tool string) ledger.Operation {
 	r.t.Helper()
-	p := r.preview(agent, tool, args("ord_1"))
+	return r.inDoubtOf(tool, "ord_1")
+}
+
+// inDoubtOf is inDoubt for one order of several.
+func (r *rig) inDoubtOf(tool, order string) ledger.Operation {
+	r.t.Helper()
+	p := r.preview(agent, tool, args(order))
 	res, err := r.commits.Commit(context.Background(), commit.Request{Agent: agent, Tool: tool, Token: p.Token, RequestID: "req_1"})
 	require.NoError(r.t, err)
 	require.NoError(r.t, r.executor.Drain(context.Background()))
@@ -204,6 +210,7 @@ func TestReconcile_RetryUnderTheSameKey(t *testing.T) {
 	}{
 		"free":           {before: func(*rig) {}, sent: 2, state: ledger.Succeeded},
 		"frozen for new": {before: func(r *rig) { r.freeze("hold_order", ledger.FreezeNew) }, sent: 2, state: ledger.Succeeded},
+		// A freeze is lifted when no outcome is unknown, so a person is asked now.
 		"frozen for all": {before: func(r *rig) { r.freeze("hold_order", ledger.FreezeAll) }, sent: 1, state: ledger.Unknown},
 		"agent revoked": {before: func(r *rig) {
 			_, _, err := r.ledger.ChangeGuard(context.Background(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Revoked = append(g.Revoked, agent.ID) })
@@ -221,6 +228,7 @@ func TestReconcile_RetryUnderTheSameKey(t *testing.T) {
 			r.lookOften(1, 10*time.Second)
 			require.NoError(t, r.executor.Drain(t.Context()))
 			require.Equal(t, c.state, r.op(op.ID).State)
+			require.Equal(t, c.state == ledger.Unknown, r.op(op.ID).OnList)
 			requests := fake.Requests()
 			require.Len(t, requests, c.sent)
 			for _, request := range requests {
