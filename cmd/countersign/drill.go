@@ -137,7 +137,7 @@ const storyLag = time.Minute
 func (d *drill) freezeAndReconcile(ctx context.Context, id string) error {
 	s := d.stage
 	scope := ledger.Scope{Tenant: tenant, Tool: drillTool}
-	by := ledger.Actor{Kind: "operator", ID: "drill", Name: "the drill"}
+	by := s.operator
 	running, err := s.g.ledger.Freeze(ctx, scope, ledger.FreezeAll, by, "drill: an outcome is unknown")
 	if err != nil {
 		return err

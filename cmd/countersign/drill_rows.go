@@ -168,7 +168,7 @@ func (d *drill) undoTwice(ctx context.Context) error {
 	errs := make([]error, len(ids))
 	var wait sync.WaitGroup
 	for i := range ids {
-		wait.Go(func() { ids[i], errs[i] = s.agent.undo(ctx, parent.ID) })
+		wait.Go(func() { ids[i], errs[i] = s.undo(ctx, parent.ID) })
 	}
 	wait.Wait()
 	same := true

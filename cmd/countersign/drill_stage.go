@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"countersign/commit"
 	"countersign/examples/shop"
 	"countersign/identity"
 	"countersign/ledger"
+	"countersign/preview"
 	"countersign/tools"
 )
 
@@ -31,6 +33,7 @@ type drillStage struct {
 	line         *drillLine
 	base, signIn string
 	agent, other *drillAgent
+	operator     ledger.Actor
 }
 
 func (s *drillStage) link(operation string) string { return s.base + "/operations/" + operation }
@@ -92,9 +95,11 @@ func (d *drill) onStage(ctx context.Context, dir string, play func(context.Conte
 	if s.other, err = s.newAgent(ctx, "drill-agent-2"); err != nil {
 		return err
 	}
-	if _, s.signIn, err = s.g.identity.CreateOperator(ctx, tenant, "drill", []string{"support"}); err != nil {
+	operator, signIn, err := s.g.identity.CreateOperator(ctx, tenant, "drill", []string{"support"})
+	if err != nil {
 		return err
 	}
+	s.signIn, s.operator = signIn, ledger.Actor{Kind: "operator", ID: operator.ID, Name: operator.Name}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	group, serving := errgroup.WithContext(serving)
@@ -198,26 +203,18 @@ func (a *drillAgent) operation(ctx context.Context, id string, wait time.Duratio
 	return doc.operationDoc, nil
 }
 
-// undo asks for the undo of an operation and gives the id of the undo. Whoever
-// comes second is told which one it is.
-func (a *drillAgent) undo(ctx context.Context, id string) (string, error) {
-	doc, r, err := a.call(ctx, http.MethodPost, "/v1/operations/"+id+"/undo/preview", nil)
+// undo takes an operation back as two operators who click at once do, and gives
+// the id of the undo. Whoever comes second is told which one it is.
+func (s *drillStage) undo(ctx context.Context, id string) (string, error) {
+	p, err := s.g.previews.Undo(ctx, preview.UndoRequest{Tenant: tenant, Operation: id, By: s.operator, RequestID: "drill"})
 	switch {
 	case err != nil:
 		return "", err
-	case r.problem != nil:
-		return "", refused(r)
-	case doc.Token == "" && doc.Operation != nil:
-		return doc.Operation.ID, nil
+	case p.Operation != nil:
+		return p.Operation.ID, nil
 	}
-	doc, r, err = a.call(ctx, http.MethodPost, "/v1/operations/"+id+"/undo/commit?wait=1", map[string]any{"commit_token": doc.Token})
-	switch {
-	case err != nil:
-		return "", err
-	case r.problem != nil:
-		return "", refused(r)
-	}
-	return doc.ID, nil
+	c, err := s.g.commits.Undo(ctx, commit.UndoCommit{Tenant: tenant, Operation: id, Token: p.Token, By: s.operator, RequestID: "drill"})
+	return c.Operation.ID, err
 }
 
 // drillPatience bounds how long the drill waits for what must come by itself.
