@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,9 @@ func (l *Ledger) Mark(ctx context.Context, op Operation, r MarkRequest) (Operati
 	if op.Withdrawn {
 		return op, withOperation(fault.New(fault.InvalidState, "A yes was taken back; people must be asked again."), op)
 	}
+	if err := l.stillWanted(ctx, op); err != nil {
+		return op, err
+	}
 	now := l.Now()
 	next := op
 	next.State = Running
@@ -44,6 +49,61 @@ func (l *Ledger) Mark(ctx context.Context, op Operation, r MarkRequest) (Operati
 		t.NotAfter = end
 	}
 	return l.step(ctx, op, t)
+}
+
+// stillWanted refuses to send what something else did, or may have done, since
+// the operation was opened: only late evidence behind an end can bring that
+// about, which moves the guard row. So what is read here holds for the mark that
+// names the epoch that was read before. What is refused waits until it expires or
+// a person cancels it.
+func (l *Ledger) stillWanted(ctx context.Context, op Operation) error {
+	if op.After != "" {
+		before, err := l.Operation(ctx, op.Tenant, op.After)
+		if err != nil {
+			return err
+		}
+		if before.State != Succeeded {
+			return withOperation(fault.New(fault.InvalidState, "The undo before this one is %s; this one waits for its success.", before.State), op)
+		}
+	}
+	if op.Parent != "" {
+		parent, err := l.Operation(ctx, op.Tenant, op.Parent)
+		if err != nil {
+			return err
+		}
+		if parent.State != Compensating || parent.Child != op.ID {
+			return withOperation(fault.New(fault.InvalidState, "Another undo of the same operation speaks for it now; it is %s.", parent.State), op)
+		}
+	}
+	if op.Generation > 1 {
+		if err := l.standsAlone(ctx, op, Filter{Tenant: op.Tenant, Tool: op.Tool, Key: op.Key, States: PossibleEffect()}); err != nil {
+			return err
+		}
+	}
+	if op.Goal != nil {
+		return l.standsAlone(ctx, op, Filter{Tenant: op.Tenant, Goal: op.Goal, States: holds()})
+	}
+	return nil
+}
+
+// standsAlone refuses an operation beside another one of the filter, save the one
+// that it is a wanted repeat of.
+func (l *Ledger) standsAlone(ctx context.Context, op Operation, f Filter) error {
+	f.Limit = 2
+	page, err := l.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, other := range page.Operations {
+		switch other.ID {
+		case op.ID:
+			continue
+		case op.AgainOf:
+			return nil
+		}
+		return withOperation(fault.New(fault.InvalidState, "Another operation for the same took effect after all, or may have; nothing is sent beside it."), op)
+	}
+	return nil
 }
 
 // Adopt ends a pending operation whose effect was found already there; nothing
@@ -72,24 +132,28 @@ func (l *Ledger) Conclude(ctx context.Context, op Operation, o tools.Outcome) (O
 		EffectID: o.EffectID, Result: o.Result, Because: o.Because, By: Gateway("executor"), Seen: o.Seen, At: l.Now(),
 	}
 	late := false
-	var all proofs
-	next, err := l.move(ctx, op.Tenant, op.ID, func(cur Operation) (t Transition, err error) {
+	conclude := func(cur Operation) (t Transition, err error) {
 		if cur.State != Running || cur.Fence != op.Fence {
 			late = true
 			return Transition{}, ErrMoved
 		}
-		if all, err = l.proofs(ctx, cur, ev); err != nil {
+		all, err := l.proofs(ctx, cur, ev)
+		if err != nil {
 			return Transition{}, err
 		}
-		return l.conclusion(all.fold(cur), ev), nil
-	})
-	switch {
-	case late:
-		return l.AddEvidence(ctx, op.Tenant, ev)
-	case err != nil:
-		return next, err
+		t = l.conclusion(all.fold(cur), ev)
+		t.Guard, err = l.freezeOf(ctx, cur, all)
+		return t, err
 	}
-	return next, l.freezeOnSecondEffect(ctx, next, all)
+	for try := 0; ; try++ {
+		next, err := l.move(ctx, op.Tenant, op.ID, conclude)
+		switch {
+		case late:
+			return l.AddEvidence(ctx, op.Tenant, ev)
+		case !errors.Is(err, ErrMoved) || try == maxTries: // the guard row moves under a freeze
+			return next, err
+		}
+	}
 }
 
 // conclusion works out where the evidence of the current attempt, folded into
@@ -187,6 +251,9 @@ func (l *Ledger) Retry(ctx context.Context, op Operation, r RetryRequest) (Opera
 	now := l.Now()
 	if r.NotAfter.IsZero() || now.After(r.NotAfter) {
 		return op, withOperation(fault.New(fault.InvalidState, "The tool no longer remembers the key; nothing is sent again."), op)
+	}
+	if slices.ContainsFunc(op.Attempts, func(a Attempt) bool { return a.Presumed }) {
+		return op, withOperation(fault.New(fault.InvalidState, "When it was sent first stood in the part of the ledger that is lost, so nobody knows how long the tool remembers the key."), op)
 	}
 	next := op
 	next.State = Running

@@ -133,7 +133,8 @@ func (l *Ledger) birth(r OpenRequest, writeID string) (newborn, error) {
 		op.EvidenceBoundary = "live"
 	}
 	n := NewOperation{
-		Plan: p.Plan, Manifest: r.Manifest, Head: r.Head, Preview: p.ID, GoalHead: r.GoalHead,
+		Plan: p.Plan, Manifest: r.Manifest, Preview: p.ID,
+		Head: Head{Operation: r.Head.newest()}, GoalHead: Head{Operation: r.GoalHead.newest()},
 		OpenRun: op.Run != nil && op.Parent == "",
 	}
 	ev := Event{Verb: VerbOpen, Actor: Actor{Kind: "agent", ID: r.Agent.ID, Name: r.Agent.Name}, Digest: p.PlanDigest}
@@ -163,6 +164,9 @@ func (l *Ledger) birth(r OpenRequest, writeID string) (newborn, error) {
 // bear puts a newborn into an opening, and its parent's move beside it.
 func (l *Ledger) bear(o *Opening, b newborn) error {
 	if err := consistent(b.op); err != nil {
+		return err
+	}
+	if err := itsParent(b.op, b.r.Parent); err != nil {
 		return err
 	}
 	if p := b.r.Parent; p != nil {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"countersign/tools"
@@ -47,10 +48,28 @@ func (r Reader) List(ctx context.Context, f Filter) (Page, error) {
 	return p, readFault(err)
 }
 
-// Head reads the newest generation under a key.
+// Head reads what stands under a key.
 func (r Reader) Head(ctx context.Context, tenant, tool, key string) (Head, error) {
 	h, err := r.store.Head(ctx, tenant, tool, key)
-	return h, readFault(err)
+	if err != nil {
+		return h, readFault(err)
+	}
+	if !h.Operation.State.Void() || h.Operation.Generation == 1 {
+		return h, nil
+	}
+	return r.standing(ctx, h, Filter{Tenant: tenant, Tool: tool, Key: key, States: PossibleEffect()})
+}
+
+// standing puts the newest of what is live or effective in the place of a head
+// that is not.
+func (r Reader) standing(ctx context.Context, h Head, f Filter) (Head, error) {
+	f.Limit = 1
+	page, err := r.store.List(ctx, f)
+	if err != nil || len(page.Operations) == 0 {
+		return h, readFault(err)
+	}
+	newest := h.Operation
+	return Head{Operation: page.Operations[0], Newest: &newest}, nil
 }
 
 // Generation reads the operation of one generation; ErrNotFound when it was
@@ -73,11 +92,21 @@ func (r Reader) RejectedAsk(ctx context.Context, tenant, tool, argsDigest, agent
 	return op, err == nil, StoreFault(err)
 }
 
-// Goal reads the newest operation that was opened with a goal.
+// Goal reads what stands for a goal.
 func (r Reader) Goal(ctx context.Context, tenant string, goal tools.Goal) (Head, error) {
 	h, err := r.store.Goal(ctx, tenant, goal)
-	return h, readFault(err)
+	if err != nil || !h.Exists() || !frees(h.Operation.State) {
+		return h, readFault(err)
+	}
+	return r.standing(ctx, h, Filter{Tenant: tenant, Goal: &goal, States: holds()})
 }
+
+// frees reports that an operation in that state leaves its goal to another: it
+// has no effect, or none any more.
+func frees(s State) bool { return s.Void() || s == Compensated }
+
+// holds lists the states that don't.
+func holds() []State { return slices.DeleteFunc(slices.Clone(States), frees) }
 
 // RunHead reads how a run stands.
 func (r Reader) RunHead(ctx context.Context, tenant, agent, run string) (RunHead, error) {

@@ -53,10 +53,10 @@ func (p proofs) second(op Operation) bool {
 }
 
 // AddEvidence keeps evidence whatever state the operation is in, and moves the
-// operation where all evidence together leads: an unknown one is resolved; a
-// void one with an effect is contradicted, which freezes the tool; a second
-// effect id freezes the tool too. Evidence and the move that it asks for are one
-// write.
+// operation where all evidence together leads: an unknown one is resolved; one
+// that ended without effect, or waits to be sent again, and had an effect is
+// contradicted, which freezes the tool; a second effect id freezes the tool too.
+// Evidence and the move that it asks for are one write.
 func (l *Ledger) AddEvidence(ctx context.Context, tenant string, ev Evidence) (Operation, error) {
 	kept := false
 	// Contradict, then resolve, then look once more; a guard row that moved
@@ -76,6 +76,11 @@ func (l *Ledger) AddEvidence(ctx context.Context, tenant string, ev Evidence) (O
 		}
 		// Where it moves nothing, or that can't be told, it is kept all the same;
 		// then another look, since the operation may have moved before it was there.
+		// A freeze comes first: whoever dies between the two leaves the tool frozen.
+		// If it fails, it is made by that other look.
+		if err == nil {
+			_ = l.freezeOnSecondEffect(ctx, op, all)
+		}
 		if err := l.keep(ctx, tenant, ev); err != nil {
 			return Operation{}, err
 		}
@@ -112,8 +117,10 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Ope
 			next.State = verdict
 			next.OnList = false
 			next.Reason = reasonOf(verdict, ev)
-			return Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID}}, nil
-		case cur.State.Void() && verdict == Succeeded:
+			t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID}}
+			t.Guard, err = l.freezeOf(ctx, cur, all)
+			return t, err
+		case contradictable(cur.State) && verdict == Succeeded:
 			return l.contradiction(ctx, next, ev)
 		}
 		stays = true
@@ -125,12 +132,16 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Ope
 	return op, all, err == nil, err
 }
 
-// contradiction reopens a void operation whose effect exists, and freezes the
-// tool in the same write. Nothing may block it.
+// contradictable reports that an effect gives the lie to the state: it says that
+// there is none. What was proven unsent and waits to be sent again says so too.
+func contradictable(s State) bool { return s.Void() || s == Pending || s == AwaitingApproval }
+
+// contradiction reopens an operation that has no effect by its state and whose
+// effect exists, and freezes the tool in the same write. Nothing may block it.
 func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence) (Transition, error) {
 	next.State = Unknown
 	next.OnList = true
-	next.Reason = &Reason{Code: "contradicted", Text: "Evidence of an effect arrived after the operation had ended without one."}
+	next.Reason = &Reason{Code: "contradicted", Text: "Evidence of an effect arrived after it was proven that there was none."}
 	g, err := l.Guard(ctx, next.Tenant)
 	if err != nil {
 		return Transition{}, err
@@ -141,31 +152,46 @@ func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence)
 	}, nil
 }
 
-// autoFreeze gives the guard row with the tool frozen at "all", or nil when it
-// is already. A wider freeze does not do: it may be lifted by somebody who knows
-// nothing of this.
+// autoFreeze gives the guard row with the tool frozen at "all". A wider freeze
+// does not do: it may be lifted by somebody who knows nothing of this. Where the
+// tool is frozen already the row moves on all the same, so that nothing commits
+// that was evaluated before this was known: under another tool, one goal may ask
+// for the same effect.
 func (l *Ledger) autoFreeze(g Guard, tool, reason string) *Guard {
-	if g.stopped(tool) {
-		return nil
-	}
 	by := Gateway("contradiction")
 	next := g.clone()
-	next.Freezes = append(next.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: by, Reason: reason, At: l.Now()})
+	if !g.stopped(tool) {
+		next.Freezes = slices.DeleteFunc(next.Freezes, Scope{Tool: tool}.is)
+		next.Freezes = append(next.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: by, Reason: reason, At: l.Now()})
+	}
 	next = l.follow(next, g, Change{What: "freeze", Tool: tool, By: by, Reason: reason})
 	return &next
 }
 
-// freezeOnSecondEffect freezes the tool when more than one effect was seen for
-// the operation (I4).
-func (l *Ledger) freezeOnSecondEffect(ctx context.Context, op Operation, all proofs) error {
+// twoEffects is why a tool is frozen when more than one effect was seen for one
+// operation (I4).
+const twoEffects = "Two effects were seen for one operation."
+
+// freezeOf gives the guard row with the tool frozen, for the write that brings the
+// second effect; nil where there is none, or it is frozen already.
+func (l *Ledger) freezeOf(ctx context.Context, op Operation, all proofs) (*Guard, error) {
 	if !all.second(op) {
-		return nil
+		return nil, nil
 	}
 	g, err := l.Guard(ctx, op.Tenant)
 	if err != nil || g.stopped(op.Tool) {
+		return nil, err
+	}
+	return l.autoFreeze(g, op.Tool, twoEffects), nil
+}
+
+// freezeOnSecondEffect freezes the tool where the evidence moves nothing.
+func (l *Ledger) freezeOnSecondEffect(ctx context.Context, op Operation, all proofs) error {
+	g, err := l.freezeOf(ctx, op, all)
+	if err != nil || g == nil {
 		return err
 	}
-	_, err = l.Freeze(ctx, Scope{Tenant: op.Tenant, Tool: op.Tool}, FreezeAll, Gateway("contradiction"), "Two effects were seen for one operation.")
+	_, err = l.Freeze(ctx, Scope{Tenant: op.Tenant, Tool: op.Tool}, FreezeAll, Gateway("contradiction"), twoEffects)
 	return err
 }
 
@@ -194,25 +220,29 @@ func (l *Ledger) Resolve(ctx context.Context, tenant, id string, by Actor, s Sta
 	if s.Happened {
 		ev.Verdict, ev.EffectID = tools.Succeeded, s.EffectID
 	}
-	var all proofs
-	op, err := l.move(ctx, tenant, id, func(cur Operation) (t Transition, err error) {
+	resolve := func(cur Operation) (t Transition, err error) {
 		if cur.State != Unknown {
 			return Transition{}, invalidState(cur, VerbResolve)
 		}
 		ev.Covers = len(cur.Attempts)
-		if all, err = l.proofs(ctx, cur, ev); err != nil {
+		all, err := l.proofs(ctx, cur, ev)
+		if err != nil {
 			return Transition{}, err
 		}
 		next := all.fold(cur)
 		next.State = Judge(next.Attempts)
 		next.OnList = false
 		next.Reason = reasonOf(next.State, ev)
-		return Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: by, Reason: &Reason{Code: "statement", Text: s.Reason}, Evidence: ev.ID}}, nil
-	})
-	if err != nil {
-		return op, err
+		t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: by, Reason: &Reason{Code: "statement", Text: s.Reason}, Evidence: ev.ID}}
+		t.Guard, err = l.freezeOf(ctx, cur, all)
+		return t, err
 	}
-	return op, l.freezeOnSecondEffect(ctx, op, all)
+	for try := 0; ; try++ {
+		op, err := l.move(ctx, tenant, id, resolve)
+		if !errors.Is(err, ErrMoved) || try == maxTries { // the guard row moves under a freeze
+			return op, err
+		}
+	}
 }
 
 // HandOver puts an unknown operation on the people's list.

@@ -7,14 +7,26 @@ import (
 	"countersign/fault"
 )
 
-// Head is the newest generation under one (tenant, tool, key) with its
-// operation, as read together.
+// Head is what stands under one (tenant, tool, key), or for one goal: the newest
+// operation. Where that one is void, and an older one took effect after all (late
+// evidence contradicted it, or it was repeated and the repeat failed), the older
+// one stands.
 type Head struct {
 	Operation Operation
+	// Newest is the newest operation where that is not the one that stands.
+	Newest *Operation
 }
 
 // Exists reports that some generation was opened.
 func (h Head) Exists() bool { return h.Operation.ID != "" }
+
+// newest is the newest operation, which a store compares at an open.
+func (h Head) newest() Operation {
+	if h.Newest != nil {
+		return *h.Newest
+	}
+	return h.Operation
+}
 
 // Advice is what Standing says of a key.
 type Advice string
@@ -45,11 +57,11 @@ func Stand(h Head, argsDigest, againOf string) (Standing, error) {
 	if againOf != "" {
 		switch {
 		case !h.Exists() || op.ID != againOf:
-			return Standing{}, fault.New(fault.AgainOfInvalid, "again_of must name the newest operation under this key.")
+			return Standing{}, fault.New(fault.AgainOfInvalid, "again_of must name the operation that stands under this key.")
 		case !op.State.Final() || !op.State.Effective():
 			return Standing{}, withOperation(fault.New(fault.AgainOfInvalid, "again_of needs an operation that took effect; this one is %s.", op.State), op)
 		}
-		return Standing{Advice: AdviceOpen, Generation: op.Generation + 1, Asks: true}, nil
+		return Standing{Advice: AdviceOpen, Generation: h.newest().Generation + 1, Asks: true}, nil
 	}
 	switch {
 	case !h.Exists():

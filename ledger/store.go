@@ -103,7 +103,7 @@ type Store interface {
 	// AllEventsAfter is EventsAfter over all tenants, for seals and exports.
 	AllEventsAfter(ctx context.Context, seq int64, limit int) ([]Event, error)
 	// Seal appends a checkpoint; *Refused (CheckpointMoved) unless it follows the
-	// newest one.
+	// newest one. One that is there already is answered as applied.
 	Seal(ctx context.Context, c Checkpoint) error
 	// Checkpoints reads those behind n, oldest first, at most limit.
 	Checkpoints(ctx context.Context, n int64, limit int) ([]Checkpoint, error)
@@ -284,6 +284,8 @@ type Filter struct {
 	// (false).
 	Parent string
 	Undo   *bool
+	// Goal selects what was opened with a goal.
+	Goal *tools.Goal
 	// OldestFirst turns the order round; the default is newest first.
 	OldestFirst bool
 	Cursor      string

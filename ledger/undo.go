@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"countersign/fault"
@@ -35,6 +36,18 @@ func Undoable(op Operation) error {
 		return withOperation(fault.New(fault.UndoImpossible, "Only what succeeded can be taken back; this operation is %s.", op.State), op)
 	}
 	return nil
+}
+
+// itsParent refuses an undo that does not come with what it takes back, and
+// whatever else comes under a key that is an undo's: no parent would follow it.
+func itsParent(op Operation, parent *Operation) error {
+	switch {
+	case parent == nil && op.Parent == "" && !strings.HasPrefix(op.Key, undoPrefix):
+		return nil
+	case parent != nil && op.Parent == parent.ID && op.Key == UndoKey(parent.ID) && op.Tenant == parent.Tenant:
+		return nil
+	}
+	return fault.New(fault.Internal, "The ledger refused an undo without its operation under the key %q.", cut(op.Key, 64))
 }
 
 // Subject is what the guard row is asked about before the operation is sent.
@@ -159,15 +172,21 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 		}
 	}
 	err := l.write(ctx, o)
-	var refused *Refused
-	var lost *Lost
-	switch {
-	case err == nil:
+	if err == nil {
 		ops := make([]Operation, len(o.New))
 		for i, n := range o.New {
 			ops[i] = n.Operation
 		}
 		return ops, nil
+	}
+	if decided(err) {
+		if ops, opened, e := l.openedRunUndo(ctx, u); opened || e != nil {
+			return ops, e
+		}
+	}
+	var refused *Refused
+	var lost *Lost
+	switch {
 	case errors.As(err, &lost):
 		return nil, ErrMoved
 	case !errors.As(err, &refused):
@@ -178,6 +197,23 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 		return nil, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
 	}
 	return nil, ErrMoved
+}
+
+// openedRunUndo gives what the very preview of a run's undo opened, as it stands
+// now.
+func (l *Ledger) openedRunUndo(ctx context.Context, u RunUndo) ([]Operation, bool, error) {
+	head, err := l.RunHead(ctx, u.Run.Tenant, u.Run.Agent, u.Run.ID)
+	if err != nil || !head.Closed() || head.Closing != u.Preview {
+		return nil, false, err
+	}
+	ops := make([]Operation, len(u.Children))
+	for i, r := range u.Children {
+		p := r.Preview
+		if ops[i], err = l.Generation(ctx, p.Tenant, p.Tool, KeyDigest(p.Key), p.Generation); err != nil {
+			return nil, false, err
+		}
+	}
+	return ops, true, nil
 }
 
 // undoExpiry bounds how long an undo in a row waits for its turn, where its
@@ -193,7 +229,7 @@ func RunIsClosed() error {
 // has, an effect. againOf may name the holder itself.
 func GoalFree(h Head, agent, againOf string) error {
 	op := h.Operation
-	if !h.Exists() || op.State.Void() || op.State == Compensated || op.ID == againOf {
+	if !h.Exists() || frees(op.State) || op.ID == againOf {
 		return nil
 	}
 	e := fault.New(fault.GoalTaken, "Another operation already stands for this goal and is %s; at most one may take effect.", op.State)

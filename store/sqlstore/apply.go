@@ -74,7 +74,7 @@ func (db *DB) apply(t *tx, tr ledger.Transition, m moved) error {
 		}
 	}
 	if tr.Evidence != nil {
-		if err := putEvidence(t, row, *tr.Evidence, m.evidence); err != nil {
+		if err := putEvidence(t, row, op.Tenant, *tr.Evidence, m.evidence); err != nil {
 			return err
 		}
 	}
@@ -197,6 +197,6 @@ func (db *DB) AddEvidence(ctx context.Context, tenant string, e ledger.Evidence)
 		if err != nil {
 			return err
 		}
-		return putEvidence(t, row, e, doc)
+		return putEvidence(t, row, tenant, e, doc)
 	})
 }

@@ -205,6 +205,9 @@ func Explain(t testing.TB, db *DB, text string, args ...any) (steps []string) {
 // Listing gives the statement of a list.
 func Listing(f ledger.Filter) (string, []any) { return listing(f, 1<<40, 51) }
 
+// RunListing gives the statement of a list of runs.
+func RunListing(f ledger.RunFilter) (string, []any) { return runListing(f, 1<<40) }
+
 // Statements gives every text that was prepared so far.
 func Statements(t testing.TB, db *DB) (texts []string) {
 	t.Helper()

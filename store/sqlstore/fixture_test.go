@@ -85,17 +85,51 @@ func fill(t testing.TB, db *sqlstore.DB) {
 		_, err = db.ChangeGuard(ctx, change)
 		require.NoError(t, err)
 	}
-	for _, kind := range []ledger.DueKind{ledger.DueDispatch, ledger.DueLease, ledger.DueExpiry} {
+	for _, kind := range []ledger.DueKind{ledger.DueDispatch, ledger.DueLease, ledger.DueExpiry, ledger.DueDoubt} {
 		second := ready(t, db, string(kind))
 		second.Epoch = 2
 		row := &second.New[0].Operation
-		row.NotBefore, row.LeaseUntil, row.ExpiresAt = row.CreatedAt, row.CreatedAt, row.CreatedAt
-		row.State = map[ledger.DueKind]ledger.State{ledger.DueDispatch: ledger.Pending, ledger.DueLease: ledger.Running, ledger.DueExpiry: ledger.AwaitingApproval}[kind]
+		row.NotBefore, row.LeaseUntil, row.ExpiresAt, row.AskAt = row.CreatedAt, row.CreatedAt, row.CreatedAt, row.CreatedAt
+		row.State = map[ledger.DueKind]ledger.State{ledger.DueDispatch: ledger.Pending, ledger.DueLease: ledger.Running, ledger.DueExpiry: ledger.AwaitingApproval, ledger.DueDoubt: ledger.Unknown}[kind]
 		require.NoError(t, db.Open(ctx, second))
 		found, err := db.Due(ctx, ledger.DueQuery{Kind: kind, Now: row.CreatedAt, Limit: 1, Owner: "o", Until: row.CreatedAt.Add(time.Minute)})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
+		require.NoError(t, db.Defer(ctx, kind, found[0], row.CreatedAt))
 	}
+	undo := ready(t, db, "undo")
+	undo.Epoch, undo.New[0].Operation.Parent = 2, op.ID
+	undo.New[0].Operation.Goal, undo.New[0].OpenRun = &tools.Goal{Group: "g", Value: "v"}, true
+	head, err := db.RunHead(ctx, "acme", "agent-1", "run-1")
+	require.NoError(t, err)
+	head.ClosedAt, undo.CloseRun = op.CreatedAt, &head
+	beside := finish(tr.Operation)
+	undo.Moves = []ledger.Move{{Operation: beside.Operation, Expect: beside.Expect, Event: beside.Event}}
+	require.NoError(t, db.Open(ctx, undo))
+	require.Error(t, db.Open(ctx, ledger.Opening{WriteID: newID("w_"), Epoch: 2, New: undo.New, Moves: undo.Moves}))
+	ends := finish(undo.New[0].Operation)
+	beside = finish(beside.Operation)
+	ends.Also = []ledger.Move{{Operation: beside.Operation, Expect: beside.Expect, Event: beside.Event}}
+	require.NoError(t, db.Apply(ctx, ends))
+	_, err = db.Goal(ctx, "acme", tools.Goal{Group: "g", Value: "v"})
+	require.NoError(t, err)
+	for _, agent := range []string{"", "agent-1"} {
+		_, err = db.Runs(ctx, ledger.RunFilter{Tenant: "acme", Agent: agent})
+		require.NoError(t, err)
+	}
+	for range 2 {
+		require.NoError(t, db.Seal(ctx, ledger.Checkpoint{N: 1, Hash: "h"}))
+	}
+	_, err = db.Checkpoints(ctx, 0, 10)
+	require.NoError(t, err)
+	_, err = db.GuardHistory(ctx, "acme", 0, 10)
+	require.NoError(t, err)
+	_, err = db.Tenants(ctx)
+	require.NoError(t, err)
+	_, err = db.Tally(ctx, "acme")
+	require.NoError(t, err)
+	_, err = db.AllEventsAfter(ctx, 0, 10)
+	require.NoError(t, err)
 	require.NoError(t, db.SweepPreviews(ctx, op.CreatedAt))
 	_, err = db.Preview(ctx, "acme", op.PreviewID)
 	require.NoError(t, err)

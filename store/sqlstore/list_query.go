@@ -35,11 +35,13 @@ type filterBy int
 const (
 	byTenant filterBy = iota
 	byKey
-	byRun
 	byParent
+	byGoal
+	byRun
 	byArgs
 	byOnList
 	byState
+	byUndo
 	byAgent
 	byTool
 )
@@ -58,8 +60,10 @@ func (q *listQuery) driver() filterBy {
 	switch {
 	case q.Key != "":
 		return byKey
-	case q.Parent != "" || q.Undo != nil && *q.Undo:
+	case q.Parent != "":
 		return byParent
+	case q.Goal != nil:
+		return byGoal
 	case q.Run != "":
 		return byRun
 	case q.Args != "":
@@ -68,6 +72,8 @@ func (q *listQuery) driver() filterBy {
 		return byOnList
 	case len(q.States) > 0 && live:
 		return byState
+	case q.Undo != nil && *q.Undo:
+		return byUndo
 	case q.Agent != "":
 		return byAgent
 	case q.Tool != "":
@@ -88,7 +94,7 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 			where = append(where, q.checked(column, value))
 		}
 	}
-	if drive == byKey || drive == byArgs { // their indexes don't begin with the tenant
+	if drive == byKey || drive == byArgs || drive == byGoal { // their indexes don't begin with the tenant
 		where = append(where, q.checked("tenant", q.Tenant))
 	} else {
 		where = append(where, "tenant = "+q.arg(q.Tenant))
@@ -99,13 +105,18 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 	if q.Run != "" {
 		is(byRun, "run", q.Run)
 	}
-	switch {
-	case q.Parent != "":
+	if q.Parent != "" {
 		is(byParent, "parent", q.Parent)
-	case q.Undo != nil && *q.Undo:
-		where = append(where, "parent IS NOT NULL")
-	case q.Undo != nil:
-		where = append(where, "parent IS NULL")
+	}
+	if q.Undo != nil {
+		if drive == byUndo {
+			where = append(where, "parent IS NOT NULL") // as the index says it
+		} else {
+			where = append(where, "CASE WHEN parent IS NULL THEN 0 ELSE 1 END = "+q.arg(flag(*q.Undo)))
+		}
+	}
+	if q.Goal != nil {
+		is(byGoal, "goal", ref(q.Tenant, q.Goal.Group, q.Goal.Value))
 	}
 	if q.Args != "" {
 		is(byArgs, "args", ref(q.Tenant, q.Args))

@@ -179,7 +179,7 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 		return err
 	}
 	if n.Evidence != nil {
-		if err := putEvidence(t, row, *n.Evidence, b.evidence); err != nil {
+		if err := putEvidence(t, row, op.Tenant, *n.Evidence, b.evidence); err != nil {
 			return err
 		}
 	}
@@ -204,8 +204,18 @@ func moving(op ledger.Operation) []any {
 		some((op.State == ledger.AwaitingApproval || op.State == ledger.Pending) && !op.ExpiresAt.IsZero(), nanos(op.ExpiresAt)),
 		some(op.State == ledger.Unknown && !op.OnList, nanos(op.AskAt)),
 		string(op.Doubt),
-		some(op.State == ledger.Unknown, nanos(op.FirstUnknownAt)),
+		firstUnknown(op),
 	}
+}
+
+// firstUnknown is since when an unknown operation was first in doubt. A row from
+// before that was written down says when it came into this doubt.
+func firstUnknown(op ledger.Operation) any {
+	since := op.FirstUnknownAt
+	if since.IsZero() {
+		since = op.UnknownSince
+	}
+	return some(op.State == ledger.Unknown && !since.IsZero(), nanos(since))
 }
 
 func askedRef(tenant, tool, argsDigest, agent string) []byte {
@@ -217,10 +227,22 @@ func putPlan(t *tx, row int64, round int, doc string) error {
 	return err
 }
 
-func putEvidence(t *tx, row int64, e ledger.Evidence, doc string) error {
-	proves := e.Verdict == tools.Succeeded && e.EffectID != ""
-	_, err := t.exec(`INSERT INTO evidence (operation, id, effect, doc) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (operation, id) DO NOTHING`, row, e.ID, some(proves, e.EffectID), doc)
+// putEvidence appends evidence once by its id. The first effect that is proven
+// for an operation, and the second that is another, are counted by their place.
+func putEvidence(t *tx, row int64, tenant string, e ledger.Evidence, doc string) error {
+	var effect, place any
+	if e.Verdict == tools.Succeeded && e.EffectID != "" {
+		effect = e.EffectID
+		var known, this int
+		if err := t.each(func(rows *sql.Rows) error { return rows.Scan(&known, &this) },
+			`SELECT count(place), count(CASE WHEN effect = $2 THEN 1 END) FROM evidence
+			WHERE operation = $1 AND effect IS NOT NULL`, row, e.EffectID); err != nil {
+			return err
+		}
+		place = some(this == 0 && known < 2, known+1)
+	}
+	_, err := t.exec(`INSERT INTO evidence (operation, id, tenant, effect, place, doc) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (operation, id) DO NOTHING`, row, e.ID, tenant, effect, place, doc)
 	return err
 }
 

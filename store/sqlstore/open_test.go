@@ -186,7 +186,7 @@ func TestSchema_AppendOnly(t *testing.T) {
 	require.NoError(t, db.Close())
 	pool := raw(t, path)
 	defer pool.Close() //nolint:errcheck // a test's own
-	for _, table := range []string{"events", "evidence", "decisions"} {
+	for _, table := range []string{"events", "evidence", "decisions", "guards", "checkpoints"} {
 		var n int
 		require.NoError(t, pool.QueryRow("SELECT count(*) FROM "+table).Scan(&n))
 		require.Positive(t, n, table)

@@ -12,13 +12,18 @@ import (
 	"countersign/ledger"
 	"countersign/store/sqlstore"
 	"countersign/store/storetest"
+	"countersign/tools"
 )
 
-// small tables may be walked whole: settings has a handful of rows.
-var small = []string{"settings"}
+// small tables may be walked whole: settings has a handful of rows, and names is
+// what a statement makes itself, one row for each tenant.
+var small = []string{"settings", "names"}
 
 // sortsFew are statements that sort the rows of one operation.
 var sortsFew = regexp.MustCompile(`FROM (evidence|decisions) `)
+
+// readsLast is a statement that reads one row from the end of its table.
+var readsLast = regexp.MustCompile(`^SELECT doc FROM checkpoints ORDER BY n DESC LIMIT 1$`)
 
 var walksTable = regexp.MustCompile(`^SCAN (\w+)`)
 
@@ -31,7 +36,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	seen := 0
 	for _, text := range sqlstore.Statements(t, db) {
 		verb, _, _ := strings.Cut(text, " ")
-		if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, verb) {
+		if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb) {
 			continue // steers the transaction
 		}
 		seen++
@@ -39,7 +44,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		args = args[:min(len(args), highest(text))]
 		for _, step := range sqlstore.Explain(t, db, text, args...) {
 			m := walksTable.FindStringSubmatch(step)
-			if m != nil && !slices.Contains(small, m[1]) && m[1] != "CONSTANT" {
+			if m != nil && !slices.Contains(small, m[1]) && m[1] != "CONSTANT" && !readsLast.MatchString(text) {
 				t.Errorf("%s\nwalks a whole table: %s", text, step)
 			}
 			if strings.Contains(step, "TEMP B-TREE") && !sortsFew.MatchString(text) {
@@ -47,7 +52,17 @@ func TestStatements_UseIndexes(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, seen, 30, "the statements were not found")
+	require.Greater(t, seen, 50, "the statements were not found")
+}
+
+// A list that is put together for one call is not among the prepared statements.
+func TestRuns_Plans(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "ledger.db"), storetest.NewClock())
+	defer db.Close() //nolint:errcheck // a test's own
+	for agent, index := range map[string]string{"": "runs_newest (tenant=? AND newest<?)", "a": "runs_agent (tenant=? AND agent=? AND newest<?)"} {
+		text, args := sqlstore.RunListing(ledger.RunFilter{Tenant: "acme", Agent: agent, Limit: 50})
+		require.Equal(t, []string{"SEARCH runs USING INDEX " + index}, sqlstore.Explain(t, db, text, args...))
+	}
 }
 
 // highest gives the highest placeholder of a statement.
@@ -89,6 +104,15 @@ func TestList_Plans(t *testing.T) {
 		{"tool and final state", ledger.Filter{Tool: "a", States: ended}, "operations_tool", 1},
 		{"run", ledger.Filter{Run: "r"}, "operations_run", 1},
 		{"run and all else", ledger.Filter{Run: "r", Agent: "a", Tool: "t", States: live, Args: "d", OnList: &yes}, "operations_run", 1},
+		{"parent", ledger.Filter{Parent: "op"}, "operations_parent", 1},
+		{"parent and all else", ledger.Filter{Parent: "op", Undo: &yes, Run: "r", Agent: "a", Tool: "t", States: live, Args: "d", OnList: &yes, Goal: &tools.Goal{}}, "operations_parent", 1},
+		{"goal", ledger.Filter{Goal: &tools.Goal{}}, "operations_goal", 1},
+		{"goal and states", ledger.Filter{Goal: &tools.Goal{}, States: ledger.PossibleEffect()}, "operations_goal", 1},
+		{"undos", ledger.Filter{Undo: &yes}, "operations_undo", 1},
+		{"undos of an agent", ledger.Filter{Undo: &yes, Agent: "a", Tool: "t", States: ended}, "operations_undo", 1},
+		{"undos in a run", ledger.Filter{Undo: &yes, Run: "r", Agent: "a"}, "operations_run", 1},
+		{"live undos", ledger.Filter{Undo: &yes, States: live}, "operations_state", 1},
+		{"no undos", ledger.Filter{Undo: &no}, "operations_tenant", 1},
 		{"args", ledger.Filter{Args: "d"}, "operations_args", 1},
 		{"args and all else", ledger.Filter{Agent: "a", Tool: "t", States: live, Args: "d", OnList: &yes}, "operations_args", 1},
 		{"on the list", ledger.Filter{OnList: &yes}, "operations_on_list", 1},

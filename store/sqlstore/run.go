@@ -115,12 +115,10 @@ func putRun(t *tx, h ledger.RunHead, newest int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO runs (tenant, agent, run, newest, operations, closed, doc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
+	_, err = t.exec(`INSERT INTO runs (tenant, agent, run, newest, doc) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (tenant, agent, run) DO UPDATE SET
-			newest = CASE WHEN excluded.newest > 0 THEN excluded.newest ELSE runs.newest END,
-			operations = excluded.operations, closed = excluded.closed, doc = excluded.doc`,
-		h.Tenant, h.Agent, h.ID, newest, h.Operations, flag(h.Closed()), doc)
+			newest = CASE WHEN excluded.newest > 0 THEN excluded.newest ELSE runs.newest END, doc = excluded.doc`,
+		h.Tenant, h.Agent, h.ID, newest, doc)
 	return err
 }
 
@@ -138,12 +136,7 @@ func (db *DB) Runs(ctx context.Context, f ledger.RunFilter) (ledger.RunPage, err
 	if err != nil {
 		return ledger.RunPage{}, err
 	}
-	text := `SELECT newest, doc FROM runs WHERE tenant = $1 AND newest < $2`
-	args := []any{f.Tenant, after}
-	if f.Agent != "" {
-		text += ` AND agent = $3`
-		args = append(args, f.Agent)
-	}
+	text, args := runListing(f, after)
 	type listed struct {
 		newest int64
 		head   ledger.RunHead
@@ -154,7 +147,7 @@ func (db *DB) Runs(ctx context.Context, f ledger.RunFilter) (ledger.RunPage, err
 			err = decode(doc, &l.head)
 		}
 		return l, err
-	}, text+` ORDER BY newest DESC LIMIT `+strconv.Itoa(f.Limit+1), args...)
+	}, text, args...)
 	if err != nil {
 		return ledger.RunPage{}, err
 	}
@@ -167,4 +160,14 @@ func (db *DB) Runs(ctx context.Context, f ledger.RunFilter) (ledger.RunPage, err
 		page.Runs = append(page.Runs, l.head)
 	}
 	return page, nil
+}
+
+// runListing builds the statement of a page of runs and one more.
+func runListing(f ledger.RunFilter, after int64) (string, []any) {
+	text, args := `SELECT newest, doc FROM runs WHERE tenant = $1 AND newest < $2`, []any{f.Tenant, after}
+	if f.Agent != "" {
+		text += ` AND agent = $3`
+		args = append(args, f.Agent)
+	}
+	return text + ` ORDER BY newest DESC LIMIT ` + strconv.Itoa(f.Limit+1), args
 }

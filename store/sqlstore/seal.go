@@ -15,12 +15,17 @@ func (db *DB) Seal(ctx context.Context, c ledger.Checkpoint) error {
 		return err
 	}
 	return db.write(ctx, func(t *tx) error {
+		there, err := one(t, document[ledger.Checkpoint], `SELECT doc FROM checkpoints WHERE n = $1`, c.N)
+		if err == nil && there.Hash == c.Hash {
+			return nil // this very checkpoint, told twice
+		}
+		if err != nil && !isNotFound(err) {
+			return err
+		}
 		newest, err := lastCheckpoint(t)
 		switch {
 		case err != nil:
 			return err
-		case newest.N == c.N && newest.Hash == c.Hash:
-			return nil // this very checkpoint, told twice
 		case newest.N+1 != c.N || newest.Hash != c.Prev:
 			return &ledger.Refused{Why: ledger.CheckpointMoved}
 		}
@@ -75,15 +80,11 @@ func (db *DB) Tally(ctx context.Context, tenant string) (ledger.Tally, error) {
 			tally.Reconciled += g.n
 		}
 	}
-	_, err = one(q, func(rows *sql.Rows) (struct{}, error) {
-		return struct{}{}, rows.Scan(&tally.Effects, &tally.Duplicates)
-	},
-		`SELECT count(*), coalesce(sum(CASE WHEN effects > 1 THEN 1 ELSE 0 END), 0) FROM
-			(SELECT e.operation, count(DISTINCT e.effect) AS effects FROM evidence e
-			JOIN operations o ON o.n = e.operation
-			WHERE e.effect IS NOT NULL AND o.tenant = $1 GROUP BY e.operation) AS proven`, tenant)
-	if err != nil {
-		return tally, err
+	for place, into := range map[int]*int64{1: &tally.Effects, 2: &tally.Duplicates} {
+		if *into, err = one(q, column[int64],
+			`SELECT count(*) FROM evidence WHERE tenant = $1 AND place = $2`, tenant, place); err != nil {
+			return tally, err
+		}
 	}
 	oldest, err := one(q, column[int64], `SELECT first_unknown FROM operations
 		WHERE tenant = $1 AND first_unknown IS NOT NULL ORDER BY first_unknown LIMIT 1`, tenant)

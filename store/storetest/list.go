@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 var listCases = []testCase{
@@ -32,6 +33,10 @@ var listCases = []testCase{
 			{"agent", func(f *ledger.Filter) { f.Agent = "agent-1" }, func(op ledger.Operation) bool { return op.Agent.ID == "agent-1" }},
 			{"run", func(f *ledger.Filter) { f.Run = "run-1" }, func(op ledger.Operation) bool { return op.Run != nil && op.Run.ID == "run-1" }},
 			{"args", func(f *ledger.Filter) { f.Args = "args-1" }, func(op ledger.Operation) bool { return op.ArgsDigest == "args-1" }},
+			{"parent", func(f *ledger.Filter) { f.Parent = "op_parent-1" }, func(op ledger.Operation) bool { return op.Parent == "op_parent-1" }},
+			{"undo", func(f *ledger.Filter) { f.Undo = &yes }, func(op ledger.Operation) bool { return op.Parent != "" }},
+			{"no undo", func(f *ledger.Filter) { f.Undo = &no }, func(op ledger.Operation) bool { return op.Parent == "" }},
+			{"goal", func(f *ledger.Filter) { f.Goal = &tools.Goal{Group: "g", Value: "v1"} }, func(op ledger.Operation) bool { return op.Goal != nil && op.Goal.Value == "v1" }},
 			{"on list", func(f *ledger.Filter) { f.OnList = &yes }, func(op ledger.Operation) bool { return op.OnList }},
 			{"not on list", func(f *ledger.Filter) { f.OnList = &no }, func(op ledger.Operation) bool { return !op.OnList }},
 			{"nothing", func(*ledger.Filter) {}, func(ledger.Operation) bool { return true }},
@@ -201,6 +206,8 @@ func overwritten(a, b string) bool {
 			return "state"
 		case strings.Contains(name, "on list"):
 			return "list"
+		case strings.Contains(name, "undo"):
+			return "undo"
 		case name == "no such":
 			return "agent"
 		}
@@ -228,8 +235,17 @@ func (w *world) populate() []ledger.Operation {
 			require.NoError(w, err)
 			p.Generation = head.Operation.Generation + 1
 			o := w.opening(w.put(p), states[i/2%4])
-			o.New[0].Head = head
-			o.New[0].Operation.OnList = i%6 == 1
+			n := &o.New[0]
+			n.Head = head
+			n.Operation.OnList = i%6 == 1
+			switch {
+			case i%5 < 2:
+				n.Operation.Parent = fmt.Sprintf("op_parent-%d", i%5)
+			case i%5 == 3:
+				n.Operation.Goal = &tools.Goal{Group: "g", Value: fmt.Sprintf("v%d", i%2)}
+				n.GoalHead, err = w.Store.Goal(w.ctx, tenant, *n.Operation.Goal)
+				require.NoError(w, err)
+			}
 			require.NoError(w, w.Store.Open(w.ctx, o))
 			if tenant == acme {
 				all = append(all, o.New[0].Operation)

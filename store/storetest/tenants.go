@@ -4,12 +4,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 // Another tenant's data is as if it were not there (I17).
 var tenantCases = []testCase{
 	{"every read", func(w *world) {
-		op := w.open(acme, "k", ledger.Rejected)
+		p := w.preview(acme, "k", 1)
+		p.Run = &ledger.Run{ID: "run-1"}
+		born := w.opening(w.put(p), ledger.Rejected)
+		born.New[0].Operation.Goal = &tools.Goal{Group: "g", Value: "v"}
+		require.NoError(w, w.Store.Open(w.ctx, born))
+		op := born.New[0].Operation
 		t := w.move(op, ledger.VerbReopen, func(*ledger.Operation) {})
 		t.Decision, t.Evidence = decision(op, "ann", ledger.VerbReject), evidence(op, "evd_1")
 		require.NoError(w, w.Store.Apply(w.ctx, t))
@@ -50,9 +56,24 @@ var tenantCases = []testCase{
 			evs, err := w.Store.EventsAfter(w.ctx, tenant, 0, 100)
 			require.NoError(w, err)
 			require.Empty(w, evs)
+			h, err = w.Store.Goal(w.ctx, tenant, tools.Goal{Group: "g", Value: "v"})
+			require.NoError(w, err)
+			require.False(w, h.Exists())
+			run, err := w.Store.RunHead(w.ctx, tenant, op.Agent.ID, "run-1")
+			require.NoError(w, err)
+			require.Zero(w, run.Operations)
+			rows, err := w.Store.GuardHistory(w.ctx, tenant, 0, 100)
+			require.NoError(w, err)
+			require.Empty(w, rows)
+			tally, err := w.Store.Tally(w.ctx, tenant)
+			require.NoError(w, err)
+			w.same(ledger.Tally{}, tally)
 			if tenant == "" {
 				continue
 			}
+			runs, err := w.Store.Runs(w.ctx, ledger.RunFilter{Tenant: tenant})
+			require.NoError(w, err)
+			require.Empty(w, runs.Runs)
 			p, err := w.Store.List(w.ctx, ledger.Filter{Tenant: tenant})
 			require.NoError(w, err)
 			require.Empty(w, p.Operations)
@@ -72,6 +93,9 @@ var tenantCases = []testCase{
 			{Run: "run-1"},
 			{Args: "args-1"},
 			{OnList: &yes},
+			{Parent: "op_parent-1"},
+			{Undo: &yes},
+			{Goal: &tools.Goal{Group: "g", Value: "v1"}},
 		} {
 			f.Tenant = acme
 			ops := w.listAll(f)

@@ -218,7 +218,15 @@ func (w *world) dump() string {
 	for _, tenant := range []string{acme, other} {
 		b.WriteString(w.dumpTenant(tenant))
 	}
-	return b.String()
+	tenants, err := w.Store.Tenants(w.ctx)
+	require.NoError(w, err)
+	events, err := w.Store.AllEventsAfter(w.ctx, 0, 1<<20)
+	require.NoError(w, err)
+	seals, err := w.Store.Checkpoints(w.ctx, 0, 1<<20)
+	require.NoError(w, err)
+	j, err := json.Marshal([]any{tenants, events, seals})
+	require.NoError(w, err)
+	return b.String() + string(j)
 }
 
 func (w *world) dumpTenant(tenant string) string {
@@ -235,6 +243,12 @@ func (w *world) dumpTenant(tenant string) string {
 	}
 	g, err := w.Store.Guard(w.ctx, tenant)
 	line("guard", g, err)
+	rows, err := w.Store.GuardHistory(w.ctx, tenant, 0, 1<<20)
+	line("history", rows, err)
+	runs, err := w.Store.Runs(w.ctx, ledger.RunFilter{Tenant: tenant, Limit: 200})
+	line("runs", runs.Runs, err)
+	tally, err := w.Store.Tally(w.ctx, tenant)
+	line("tally", tally, err)
 	for _, op := range w.listAll(ledger.Filter{Tenant: tenant, OldestFirst: true}) {
 		line("operation", op, nil)
 		for round := 1; round <= op.Round+1; round++ {
@@ -251,6 +265,14 @@ func (w *world) dumpTenant(tenant string) string {
 		line("manifest", m, err)
 		h, err := w.Store.Head(w.ctx, tenant, op.Tool, op.Key)
 		line("head", h.Operation.ID, err)
+		if op.Goal != nil {
+			h, err := w.Store.Goal(w.ctx, tenant, *op.Goal)
+			line("goal", h.Operation.ID, err)
+		}
+		if op.Run != nil {
+			h, err := w.Store.RunHead(w.ctx, tenant, op.Agent.ID, op.Run.ID)
+			line("run", h, err)
+		}
 	}
 	all, err := w.Store.EventsAfter(w.ctx, tenant, 0, 1<<20)
 	line("events", all, err)
