@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"countersign/reconcile"
 )
 
 // Config is the one file of a gateway. It is read once, checked whole, and
@@ -56,7 +58,8 @@ type Config struct {
 		TTL       Duration `yaml:"ttl"`
 		Retention Duration `yaml:"retention"`
 	} `yaml:"tokens"`
-	Limits Limits `yaml:"limits"`
+	Limits    Limits      `yaml:"limits"`
+	Reconcile Reconciling `yaml:"reconcile"`
 
 	// dir is the folder of the file; relative paths start there.
 	dir string
@@ -141,6 +144,32 @@ type Limits struct {
 	Parallel int `yaml:"parallel"`
 }
 
+// Reconciling says how patiently unknown outcomes are looked into.
+type Reconciling struct {
+	// MaxBackoff caps the pause between two questions about one outcome.
+	MaxBackoff Duration `yaml:"max_backoff"`
+	// Budget is how long is asked before a person is.
+	Budget Duration `yaml:"budget"`
+	// Repeats is how often in a row "absent" must be said before it counts.
+	Repeats int `yaml:"repeats"`
+	// Retries is how often a tool that honours keys is sent the same again.
+	Retries int `yaml:"retries"`
+	// RetentionMargin is kept off the end of a tool's key retention.
+	RetentionMargin Duration `yaml:"retention_margin"`
+}
+
+// settings are what the reconciler takes; there none is said as less than none.
+func (c Reconciling) settings() reconcile.Settings {
+	s := reconcile.Settings{
+		MaxPause: time.Duration(c.MaxBackoff), Budget: time.Duration(c.Budget), Repeats: c.Repeats, Retries: c.Retries,
+		RetentionMargin: time.Duration(c.RetentionMargin),
+	}
+	if s.Retries == 0 {
+		s.Retries = -1
+	}
+	return s
+}
+
 // Duration is a duration in YAML: 5m, 24h, 90d.
 type Duration time.Duration
 
@@ -185,6 +214,10 @@ func defaultConfig() Config {
 	c.Tenants = []string{"default"}
 	c.Tokens.TTL, c.Tokens.Retention = Duration(5*time.Minute), Duration(90*24*time.Hour)
 	c.Limits = Limits{AgentRequests: 50, OpenPreviews: 1000, Connections: 4096, Parallel: 16}
+	c.Reconcile = Reconciling{
+		MaxBackoff: Duration(5 * time.Minute), Budget: Duration(24 * time.Hour), Repeats: 3, Retries: 1,
+		RetentionMargin: Duration(5 * time.Minute),
+	}
 	return c
 }
 

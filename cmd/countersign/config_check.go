@@ -67,10 +67,32 @@ func (c Config) check() []configProblem {
 			k.bad(limit.key, "must be from %d to %d", limit.least, maxLimit)
 		}
 	}
+	c.checkReconcile(k)
 	for _, name := range c.upstreamNames() {
 		k.upstream("upstreams."+name, name, c.Upstreams[name])
 	}
 	return k.problems
+}
+
+// checkReconcile keeps the questions about unknown outcomes from becoming a flood,
+// and what "absent" must be from being too little.
+func (c Config) checkReconcile(k *configCheck) {
+	r := c.Reconcile
+	if d := time.Duration(r.MaxBackoff); d < time.Second || d > time.Hour {
+		k.bad("reconcile.max_backoff", "must be from 1s to 1h")
+	}
+	if d := time.Duration(r.Budget); d < time.Minute || d > 30*24*time.Hour {
+		k.bad("reconcile.budget", "must be from 1m to 30d")
+	}
+	if r.Repeats < 2 || r.Repeats > 20 {
+		k.bad("reconcile.repeats", "must be from 2 to 20: one answer alone proves too little")
+	}
+	if r.Retries < 0 || r.Retries > 5 {
+		k.bad("reconcile.retries", "must be from 0 to 5")
+	}
+	if d := time.Duration(r.RetentionMargin); d < time.Second || d > 30*24*time.Hour {
+		k.bad("reconcile.retention_margin", "must be from 1s to 30d")
+	}
 }
 
 // maxLimit is far above what one process can serve.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
 	"github.com/stretchr/testify/require"
+
+	"countersign/reconcile"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -340,6 +342,9 @@ func TestConfig_Values(t *testing.T) {
 	require.Equal(t, "https://countersign.example", c.publicURL())
 	require.True(t, filepath.IsAbs(c.path("tools")))
 	require.Equal(t, []string{"shop", "shop_2-b"}, c.upstreamNames())
+	require.Equal(t, reconcile.Settings{
+		MaxPause: time.Minute, Budget: 4 * time.Hour, Repeats: 5, Retries: -1, RetentionMargin: 30 * time.Minute,
+	}, c.Reconcile.settings(), "no retries are less than the default of one")
 
 	empty, err := loadConfig("testdata/config-good/empty.yaml", noEnv)
 	require.NoError(t, err)

@@ -131,13 +131,17 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	g.identity = identity.New(identity.Config{Store: g.db, Revoke: g.revoke, Now: now})
 	person := approvals.Directory(g.db)
 	owner := fmt.Sprintf("pid-%d", os.Getpid())
+	spool, err := commit.OpenSpool(filepath.Join(data, "spool"), now)
+	if err != nil {
+		return err
+	}
 	g.executor = commit.NewExecutor(commit.ExecutorConfig{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Person: person, Owner: owner,
-		Parallel: g.cfg.Limits.Parallel, Dispatching: g.traces.Dispatching, Logger: g.log,
+		Parallel: g.cfg.Limits.Parallel, Dispatching: g.traces.Dispatching, Spool: spool, Logger: g.log,
 	})
 	g.reconciler = reconcile.NewReconciler(reconcile.ReconcilerConfig{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Executor: g.executor, Owner: owner,
-		Asking: g.traces.Asking, Logger: g.log,
+		Settings: g.cfg.Reconcile.settings(), Asking: g.traces.Asking, Logger: g.log,
 	})
 	g.sweeper = reconcile.New(reconcile.Config{
 		Ledger: g.ledger, Store: g.db, Owner: owner, Logger: g.log,
