@@ -74,7 +74,7 @@ func (p *Pages) evidence(d drawer, me identity.Operator, list []ledger.Evidence)
 	out := make([]evidenceView, 0, len(list))
 	for _, e := range list {
 		v := evidenceView{
-			Proves: proofs[e.Kind][e.Verdict], By: actorName(e.By, me.ID), EffectID: e.EffectID,
+			Proves: proofOf(e), By: actorName(e.By, me.ID), EffectID: e.EffectID,
 			Attempt: e.Attempt, Status: e.Seen.Status, SentBytes: e.Seen.SentBytes, Target: d.hide(e.Seen.Target),
 			Error: d.hide(e.Seen.Error), At: p.when(e.At),
 		}

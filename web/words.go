@@ -84,6 +84,8 @@ func standingOf(c approvals.Card, frozen string, events []ledger.Event, evidence
 		s.Next = "The gateway does not guess and does not send it again on a guess."
 		if op.OnList {
 			s.Next += " Somebody has to look in the outside system and say here what happened."
+		} else {
+			s.Next += " It is finding out in the outside system."
 		}
 	case ledger.Succeeded:
 		s.Meaning = "It happened, once, and there is proof."
@@ -266,6 +268,21 @@ var proofs = map[string]map[tools.Verdict]string{
 		tools.NotSent: "A person says that it was never sent", tools.Unknown: "A person could not say",
 	},
 	"adoption": {tools.Succeeded: "It was already there before anything was sent"},
+}
+
+// answers say what a lookup answered that proves nothing by itself.
+var answers = map[tools.AnswerKind]string{
+	tools.Absent:        "The outside system does not show it",
+	tools.NotVisibleYet: "The outside system can’t say yet",
+	tools.LookupFailed:  "The outside system gave no answer to the question",
+}
+
+// proofOf says what a piece of evidence proves.
+func proofOf(e ledger.Evidence) string {
+	if said := answers[e.Answer]; said != "" && e.Verdict == tools.Unknown {
+		return said
+	}
+	return proofs[e.Kind][e.Verdict]
 }
 
 // gatewayParts are the gateway's own actors in plain words.
