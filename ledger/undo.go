@@ -138,9 +138,10 @@ type RunUndo struct {
 const MaxRunUndo = 100
 
 // OpenRunUndo closes the run and opens the undos of its effects in one write.
-// Each is dispatched only when the one before it has succeeded. A run that was
-// closed by this very preview is answered with the operations that it opened.
-// ErrMoved asks the caller to evaluate again.
+// Each is dispatched only when the one before it has succeeded. A run that is
+// closed is refused, also where this very preview closed it: RunHead.Closing tells
+// the caller, who then answers with what stands. ErrMoved asks the caller to
+// evaluate again.
 func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error) {
 	if len(u.Children) == 0 || len(u.Children) > MaxRunUndo {
 		return nil, fault.New(fault.UndoImpossible, "The undo of a run takes back 1 to %d effects; this one has %d.", MaxRunUndo, len(u.Children))
@@ -179,11 +180,6 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 		}
 		return ops, nil
 	}
-	if decided(err) {
-		if ops, opened, e := l.openedRunUndo(ctx, u); opened || e != nil {
-			return ops, e
-		}
-	}
 	var refused *Refused
 	var lost *Lost
 	switch {
@@ -199,23 +195,6 @@ func (l *Ledger) OpenRunUndo(ctx context.Context, u RunUndo) ([]Operation, error
 	return nil, ErrMoved
 }
 
-// openedRunUndo gives what the very preview of a run's undo opened, as it stands
-// now.
-func (l *Ledger) openedRunUndo(ctx context.Context, u RunUndo) ([]Operation, bool, error) {
-	head, err := l.RunHead(ctx, u.Run.Tenant, u.Run.Agent, u.Run.ID)
-	if err != nil || !head.Closed() || head.Closing != u.Preview {
-		return nil, false, err
-	}
-	ops := make([]Operation, len(u.Children))
-	for i, r := range u.Children {
-		p := r.Preview
-		if ops[i], err = l.Generation(ctx, p.Tenant, p.Tool, KeyDigest(p.Key), p.Generation); err != nil {
-			return nil, false, err
-		}
-	}
-	return ops, true, nil
-}
-
 // undoExpiry bounds how long an undo in a row waits for its turn, where its
 // tool says nothing.
 const undoExpiry = 24 * time.Hour
@@ -229,7 +208,7 @@ func RunIsClosed() error {
 // has, an effect. againOf may name the holder itself.
 func GoalFree(h Head, agent, againOf string) error {
 	op := h.Operation
-	if !h.Exists() || frees(op.State) || op.ID == againOf {
+	if !h.Exists() || op.State.Void() || op.State == Compensated || op.ID == againOf {
 		return nil
 	}
 	e := fault.New(fault.GoalTaken, "Another operation already stands for this goal and is %s; at most one may take effect.", op.State)

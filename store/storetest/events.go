@@ -71,6 +71,37 @@ var eventCases = []testCase{
 		require.NoError(w, err)
 		require.Empty(w, none)
 	}},
+	{"of all tenants, in commit order without gaps, behind a number, up to a limit", func(w *world) {
+		for range 5 {
+			w.open(acme, w.id("k"), ledger.Pending)
+			w.pair(other)
+		}
+		all, err := w.Store.AllEventsAfter(w.ctx, 0, 100)
+		require.NoError(w, err)
+		require.Len(w, all, 20)
+		for i, e := range all {
+			require.EqualValues(w, i+1, e.Seq)
+		}
+		for _, tenant := range []string{acme, other} {
+			own, err := w.Store.EventsAfter(w.ctx, tenant, 0, 100)
+			require.NoError(w, err)
+			var want []ledger.Event
+			for _, e := range all {
+				if e.Tenant == tenant {
+					want = append(want, e)
+				}
+			}
+			w.same(want, own)
+		}
+		page, err := w.Store.AllEventsAfter(w.ctx, 7, 3)
+		require.NoError(w, err)
+		w.same(all[7:10], page)
+		for _, q := range [][2]int{{20, 9}, {0, 0}} {
+			none, err := w.Store.AllEventsAfter(w.ctx, int64(q[0]), q[1])
+			require.NoError(w, err)
+			require.Empty(w, none)
+		}
+	}},
 	{"a follower misses nothing while many write", func(w *world) {
 		const writers, each = 8, 25
 		done := make(chan struct{})

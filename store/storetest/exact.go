@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"time"
 
@@ -33,6 +34,18 @@ func odd() map[string]any {
 		"nested":       []any{map[string]any{"n": json.Number("0.1")}, []any{}, map[string]any{}, json.Number("3")},
 		"sql":          "'; DROP TABLE operations; --",
 		"looks a time": "2026-11-05T09:30:00Z",
+	}
+}
+
+// unset fails for a field that the case forgot to fill: a new one must be shown to
+// survive too.
+func unset(w *world, v any) {
+	w.Helper()
+	s := reflect.ValueOf(v)
+	for i := range s.NumField() {
+		if name := s.Type().Field(i).Name; s.Field(i).IsZero() && name != "Result" && name != "Reversible" && name != "Fence" {
+			w.Errorf("%s.%s is not filled", s.Type().Name(), name)
+		}
 	}
 }
 
@@ -79,6 +92,45 @@ var exactCases = []testCase{
 		again := w.move(w.read(acme, n.Operation.ID), ledger.VerbHandOver, func(*ledger.Operation) {})
 		require.NoError(w, w.Store.Apply(w.ctx, again))
 		w.same(odd(), w.read(acme, n.Operation.ID).Result)
+	}},
+	{"every field of an operation, through a birth, a transition and a move beside it", func(w *world) {
+		p := w.preview(acme, "k", 1)
+		p.Run, p.Parent, p.ParentVersion, p.Undoes, p.AgainOf = &ledger.Run{ID: "r", Step: "s", Call: "c"}, "op_parent", 7, []string{"prv_a", "prv_b"}, "op_again"
+		w.put(p)
+		got, err := w.Store.Preview(w.ctx, acme, p.ID)
+		require.NoError(w, err)
+		w.same(p, got)
+		o := w.opening(p, ledger.Unknown)
+		op := &o.New[0].Operation
+		at := w.Clock.Now
+		op.Goal, op.Parent, op.After, op.Next, op.Child = &tools.Goal{Group: "<&>", Value: "ü"}, "op_p", "op_a", "op_n", "op_c"
+		op.AskedBy = &ledger.Actor{Kind: "operator", ID: "per_1", Name: "Ann"}
+		op.AskAt, op.FirstUnknownAt, op.UnknownSince, op.Doubt = at().Add(1), at().Add(2), at().Add(3), ledger.DoubtEntered
+		op.RequestID = "req_1"
+		op.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		op.Attempts = []ledger.Attempt{{N: 1, Fence: 1, MarkedAt: at(), Deadline: at(), Proof: tools.NotSent}, {N: 2, Fence: 2, Presumed: true}}
+		op.Reason = &ledger.Reason{Code: "c", Text: "t"}
+		op.Requirement = ledger.Requirement{Outcome: "approve", Groups: map[string]int{"any": 1}, Rule: "r", Digest: "d", Expiry: time.Hour, MaxAge: time.Minute}
+		op.ExpiresAt, op.ApprovedAt, op.LeaseUntil, op.NotBefore, op.FinalAt = at(), at(), at(), at(), at()
+		op.EffectID, op.Adopted, op.Reopened, op.Withdrawn, op.OnList, op.AgainOf, op.Chain = "e", true, true, true, true, "op_again", "chain"
+		require.NoError(w, w.Store.Open(w.ctx, o))
+		w.same(*op, w.read(acme, op.ID))
+		unset(w, *op)
+
+		moved := w.apply(*op, ledger.VerbHandOver, func(op *ledger.Operation) { op.Doubt, op.Child = ledger.DoubtElsewhere, "op_c2" })
+		w.same(moved, w.read(acme, op.ID))
+		t := w.move(w.open(acme, "l", ledger.Running), ledger.VerbFinish, to(ledger.Succeeded))
+		t.Also = []ledger.Move{w.beside(moved, t.WriteID, ledger.VerbCompensated, func(op *ledger.Operation) { op.Doubt, op.Next = ledger.DoubtReconciled, "op_n2" })}
+		require.NoError(w, w.Store.Apply(w.ctx, t))
+		w.moved(t.Also[0])
+
+		e := evidence(*op, "evd_1")
+		e.Covers, e.Answer, e.Kind = 2, tools.NotVisibleYet, "lookup"
+		unset(w, *e)
+		require.NoError(w, w.Store.AddEvidence(w.ctx, acme, *e))
+		es, err := w.Store.Evidence(w.ctx, acme, op.ID)
+		require.NoError(w, err)
+		w.same([]ledger.Evidence{*e}, es)
 	}},
 	{"the wire survives byte for byte", func(w *world) {
 		wire := json.RawMessage("{ \"b\":\t1.0,\n \"a\": \"<\u2028&>\\u0041\", \"a\": 1e400 }  ")

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 var errInjected = errors.New("injected: disk I/O error")
@@ -37,6 +39,89 @@ var faultCases = []testCase{
 		running, err := w.Store.ChangeGuard(w.ctx, c)
 		require.NoError(w, err)
 		require.Equal(w, []string{found.ID}, ids(running))
+	}},
+	{"a lost answer of what moves several: all of it is there, and the identical write changes nothing", func(w *world) {
+		parent := w.grow(acme, "agent-1", "r")
+		o := w.undoing(parent)
+		o.CloseRun = w.closing(w.run(acme, "agent-1", "r"))
+		w.Faults.LoseNextAnswer()
+		w.ambiguous(w.Store.Open(w.ctx, o))
+		w.moved(o.Moves[0])
+		require.True(w, w.run(acme, "agent-1", "r").Closed())
+		w.untouched(func() { require.NoError(w, w.Store.Open(w.ctx, o)) })
+
+		t := w.ending(o.New[0].Operation, o.Moves[0].Operation)
+		t.Evidence = w.proof(o.New[0].Operation, "response", "re_1", tools.Succeeded)
+		w.Faults.LoseNextAnswer()
+		w.ambiguous(w.Store.Apply(w.ctx, t))
+		w.moved(t.Also[0])
+		w.untouched(func() { require.NoError(w, w.Store.Apply(w.ctx, t)) })
+
+		c := w.checkpoint(ledger.Checkpoint{})
+		w.Faults.LoseNextAnswer()
+		w.ambiguous(w.Store.Seal(w.ctx, c))
+		w.untouched(func() { require.NoError(w, w.Store.Seal(w.ctx, c)) })
+
+		g, unknown := w.aiming(acme, theGoal, ledger.Running, ledger.Head{}), w.open(acme, "u", ledger.Unknown)
+		w.Faults.LoseNextAnswer()
+		w.ambiguous(w.Store.Open(w.ctx, g))
+		w.untouched(func() { require.NoError(w, w.Store.Open(w.ctx, g)) })
+		later := w.Clock.Now().Add(time.Hour)
+		w.Faults.LoseNextAnswer()
+		w.ambiguous(w.Store.Defer(w.ctx, ledger.DueDoubt, unknown, later))
+		require.Empty(w, w.due(ledger.DueDoubt, 9))
+		w.deferred(ledger.DueDoubt, unknown, later)
+		require.Empty(w, w.due(ledger.DueDoubt, 9))
+	}},
+	{"a commit of what moves several that failed, or a statement in it: none of it is there", func(w *world) {
+		parent := w.grow(acme, "agent-1", "r")
+		head := w.run(acme, "agent-1", "r")
+		for _, fail := range []func(writeID string) bool{
+			func(string) bool { w.Faults.FailNextCommit(); return true },
+			func(id string) bool { w.Faults.FailWrite(id, errInjected, false, -1); return false },
+			func(id string) bool { w.Faults.FailWrite(id, errInjected, true, -1); return false },
+		} {
+			o := w.undoing(parent)
+			o.CloseRun = w.closing(head)
+			w.untouched(func() {
+				unclear := fail(o.WriteID)
+				err := w.Store.Open(w.ctx, o)
+				require.Error(w, err)
+				require.Equal(w, unclear, errors.As(err, new(*ledger.Ambiguous)))
+			})
+		}
+		w.untouched(func() {
+			w.Faults.FailNextCommit()
+			w.ambiguous(w.Store.Seal(w.ctx, w.checkpoint(ledger.Checkpoint{})))
+		})
+		_, child := w.pair(acme)
+		t := w.ending(child, w.read(acme, child.Parent))
+		w.untouched(func() {
+			w.Faults.FailNextCommit()
+			w.ambiguous(w.Store.Apply(w.ctx, t))
+		})
+		require.NoError(w, w.Store.Apply(w.ctx, t), "the identical write again")
+		w.moved(t.Also[0])
+	}},
+	{"a member whose parent moved hurts nobody else in its group", func(w *world) {
+		openings := make([]ledger.Opening, 8)
+		for i := range openings {
+			parent := w.open(acme, w.id("key_"), ledger.Succeeded)
+			openings[i] = w.undoing(parent)
+			if i%2 == 0 {
+				w.apply(parent, ledger.VerbReopen, func(*ledger.Operation) {})
+			}
+		}
+		for i, err := range grouped(w, len(openings), func(i int) error { return w.Store.Open(w.ctx, openings[i]) }) {
+			if i%2 == 0 {
+				w.lost(err)
+				_, err := w.Store.Operation(w.ctx, acme, openings[i].New[0].Operation.ID)
+				require.ErrorIs(w, err, ledger.ErrNotFound)
+				continue
+			}
+			require.NoError(w, err)
+			w.moved(openings[i].Moves[0])
+		}
 	}},
 	{"a commit that failed is ambiguous, and the write is not found", func(w *world) {
 		o := w.opening(w.put(w.preview(acme, "k", 1)), ledger.Pending)

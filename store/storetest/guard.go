@@ -79,6 +79,58 @@ var guardCases = []testCase{
 			w.same(w.read(acme, op.ID), op)
 		}
 	}},
+	{"every row there was is kept, oldest first, behind an epoch, up to a limit", func(w *world) {
+		var all []ledger.Guard
+		for i := range 6 {
+			g, err := w.Store.Guard(w.ctx, acme)
+			require.NoError(w, err)
+			c := w.change(g)
+			c.Guard.Change = ledger.Change{What: "freeze", Tool: "t <&>", By: ledger.Gateway("test"), Reason: "ünï\n", At: w.Clock.Now(), Open: i, Signature: "eyJ.s"}
+			c.Guard.Prev, c.Guard.Hash = g.Hash, w.id("hash_")
+			_, err = w.Store.ChangeGuard(w.ctx, c)
+			require.NoError(w, err)
+			all = append(all, c.Guard)
+		}
+		w.freeze(other)
+		op := w.open(acme, "k", ledger.Failed)
+		t := w.move(op, ledger.VerbContradict, to(ledger.Unknown))
+		next := w.change(all[5]).Guard
+		t.Guard = &next
+		require.NoError(w, w.Store.Apply(w.ctx, t))
+		all = append(all, next)
+		for _, q := range []struct{ after, limit, from, to int }{{0, 99, 0, 7}, {0, 3, 0, 3}, {3, 3, 3, 6}, {6, 9, 6, 7}, {7, 9, 7, 7}, {0, 0, 0, 0}} {
+			got, err := w.Store.GuardHistory(w.ctx, acme, int64(q.after), q.limit)
+			require.NoError(w, err)
+			w.same(all[q.from:q.to], got, q)
+		}
+		none, err := w.Store.GuardHistory(w.ctx, "third", 0, 9)
+		require.NoError(w, err)
+		require.Empty(w, none)
+	}},
+	{"a refused change leaves no row", func(w *world) {
+		g := w.freeze(acme)
+		c := w.change(g)
+		c.Expect, c.Guard.Epoch = 0, 1
+		w.untouched(func() {
+			_, err := w.Store.ChangeGuard(w.ctx, c)
+			w.refused(ledger.EpochMoved, err)
+		})
+		require.NotNil(w, g)
+	}},
+	{"the tenants that have a row, each once, in order", func(w *world) {
+		tenants := func() []string {
+			w.Helper()
+			got, err := w.Store.Tenants(w.ctx)
+			require.NoError(w, err)
+			return got
+		}
+		require.Empty(w, tenants())
+		w.open("has no row", "k", ledger.Running)
+		for _, tenant := range []string{"b", "B", "a", "é", "b", "", "b ", "a"} {
+			w.freeze(tenant)
+		}
+		require.Equal(w, []string{"", "B", "a", "b", "b ", "é"}, tenants())
+	}},
 	{"of racers on one epoch one wins", func(w *world) {
 		changes := make([]ledger.GuardChange, 32)
 		for i := range changes {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 var restartCases = []testCase{
@@ -18,6 +19,13 @@ var restartCases = []testCase{
 		p := w.put(w.preview(acme, "another", 1))
 		w.freeze(acme)
 		w.freeze(other)
+		parent, child := w.pair(acme)
+		ends := w.ending(child, parent)
+		ends.Evidence = w.proof(child, "response", "re_1", tools.Succeeded)
+		require.NoError(w, w.Store.Apply(w.ctx, ends))
+		w.proven(child, "lookup", "re_2", tools.Succeeded)
+		sealed := w.seal()
+		w.seal()
 		before := w.dump()
 
 		w.Store = w.Reopen()
@@ -30,6 +38,10 @@ var restartCases = []testCase{
 		w.same(t.Operation, found)
 		// And goes on where it was.
 		require.NoError(w, w.Store.Apply(w.ctx, t), "the same write id again")
+		require.NoError(w, w.Store.Apply(w.ctx, ends), "the same write id again")
+		require.NoError(w, w.Store.Seal(w.ctx, sealed), "the same checkpoint again")
+		w.seal()
+		w.effects(2, 1)
 		w.apply(t.Operation, ledger.VerbDispatch, to(ledger.Running))
 		o := w.opening(p, ledger.Running)
 		w.refused(ledger.EpochMoved, w.Store.Open(w.ctx, o))
