@@ -6,6 +6,7 @@ import (
 	"countersign/approvals"
 	"countersign/identity"
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 // stepView is one event of an operation.
@@ -68,11 +69,22 @@ type evidenceView struct {
 	Excerpt   *value
 	Error     string
 	At        *moment
+	// Times is how often in a row it was said, since First; 0 for what was said
+	// once.
+	Times int
+	First *moment
+}
+
+// again reports that a lookup only says what the one before it said: a day of
+// questions is one line.
+func again(before, e ledger.Evidence) bool {
+	return e.Kind == "lookup" && before.Kind == "lookup" && e.Verdict == tools.Unknown && before.Verdict == tools.Unknown &&
+		e.Answer == before.Answer && e.Because == before.Because && e.Covers == before.Covers
 }
 
 func (p *Pages) evidence(d drawer, me identity.Operator, list []ledger.Evidence) []evidenceView {
 	out := make([]evidenceView, 0, len(list))
-	for _, e := range list {
+	for i, e := range list {
 		v := evidenceView{
 			Proves: proofOf(e), By: actorName(e.By, me.ID), EffectID: e.EffectID,
 			Attempt: e.Attempt, Status: e.Seen.Status, SentBytes: e.Seen.SentBytes, Target: d.hide(e.Seen.Target),
@@ -91,6 +103,14 @@ func (p *Pages) evidence(d drawer, me identity.Operator, list []ledger.Evidence)
 		if e.Seen.Excerpt != "" {
 			excerpt := d.text("text", d.hide(e.Seen.Excerpt))
 			v.Excerpt = &excerpt
+		}
+		if i > 0 && again(list[i-1], e) {
+			last := &out[len(out)-1]
+			if v.Times, v.First = last.Times+1, last.First; last.Times == 0 {
+				v.Times, v.First = 2, last.At
+			}
+			*last = v
+			continue
 		}
 		out = append(out, v)
 	}

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -262,4 +263,33 @@ func TestTimes(t *testing.T) {
 	require.Contains(t, mara.get("/approvals").rows(t, "queue")[0], "asked just now")
 	r.clock.Add(time.Second)
 	require.Contains(t, mara.get("/approvals").rows(t, "queue")[0], "asked 1 minute ago")
+}
+
+// A day of questions that all had the same answer is one line, and says how often;
+// another answer is a line of its own.
+func TestEvidence_SameAnswersAreOneLine(t *testing.T) {
+	tool := tooltest.FakeTool("charge_card", tooltest.WithApproval(tooltest.Auto()))
+	tooltest.FakeOf(tool).Script(tooltest.LoseReply())
+	r := newRig(t, tool)
+	op := r.ask(r.agent, "charge_card", args("order_id", "ord_1"))
+	for i, answer := range []tools.AnswerKind{tools.Absent, tools.Absent, tools.Absent, tools.LookupFailed, tools.Absent, tools.NotVisibleYet} {
+		_, err := r.ledger.AddEvidence(t.Context(), tenant, ledger.Evidence{
+			ID: fmt.Sprintf("evd_%d", i), Operation: op.ID, Covers: 1, Kind: "lookup", Verdict: tools.Unknown, Answer: answer,
+			By: ledger.Reconciler, At: r.ledger.Now(),
+		})
+		require.NoError(t, err)
+	}
+	var lines []string
+	known := r.as("mara").get(at(op.ID)).tree(t)
+	for _, list := range find(known, func(n *html.Node) bool { class, _ := attr(n, "class"); return class == "evidence" }) {
+		for _, item := range find(list, byTag("strong")) {
+			lines = append(lines, content(item))
+		}
+		require.Equal(t, 1, strings.Count(content(list), "times in a row"))
+		require.Contains(t, content(list), "3 times in a row")
+	}
+	require.Equal(t, []string{
+		"No answer that proves anything", "The outside system does not show it", "The outside system gave no answer to the question",
+		"The outside system does not show it", "The outside system can’t say yet",
+	}, lines)
 }
