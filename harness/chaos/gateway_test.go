@@ -98,12 +98,12 @@ func newGateway(t *testing.T, o *outside) *gateway {
 	require.NoError(t, ln.Close())
 	g.url = "http://" + address
 	host := strings.TrimPrefix(o.server.URL, "http://")
-	lookup := "lookup:\n  get: /effects\n  query: {reference: \"${key.upstream}\"}\n  answers: [200]\n  found: \"body.items.map(e, e.id)\"\n  consistency: strong\n"
+	lookup := "lookup:\n  get: /effects\n  query: {reference: \"${key.upstream}\"}\n  answers: [200]\n  found: \"body.items.map(e, e.id)\"\n  consistency: strong\n  max_in_flight: 1s\n"
 	files := map[string]string{
 		"tools/keyed.yaml": fmt.Sprintf(manifest, "keyed", "  honours_key: {header: Idempotency-Key, retention: 24h}\n", lookup),
 		"tools/asked.yaml": fmt.Sprintf(manifest, "asked", "", lookup),
 		"tools/plain.yaml": fmt.Sprintf(manifest, "plain", "", ""),
-		"countersign.yaml": fmt.Sprintf("listen: %s\ntools: [tools]\nupstreams:\n  outside: {url: %q, allow: [%q]}\nlimits: {open_previews: 100000}\nlog: {level: warn}\n", address, o.server.URL, host),
+		"countersign.yaml": fmt.Sprintf("listen: %s\ntools: [tools]\nupstreams:\n  outside: {url: %q, allow: [%q]}\nlimits: {open_previews: 100000}\nreconcile: {max_backoff: 5s, repeats: 2}\nlog: {level: warn}\n", address, o.server.URL, host),
 	}
 	for name, text := range files {
 		path := filepath.Join(g.dir, name)
