@@ -202,6 +202,9 @@ func Explain(t testing.TB, db *DB, text string, args ...any) (steps []string) {
 	return steps
 }
 
+// SlotRef is the indexed name of a key.
+var SlotRef = slotRef
+
 // Listing gives the statement of a list.
 func Listing(f ledger.Filter) (string, []any) { return listing(f, 1<<40, 51) }
 
