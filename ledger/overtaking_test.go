@@ -36,3 +36,14 @@ func (o *overtaking) Apply(ctx context.Context, t ledger.Transition) error {
 	}
 	return o.Store.Apply(ctx, t)
 }
+
+// before is a store in which something happens just before a transition.
+type before struct {
+	ledger.Store
+	apply func()
+}
+
+func (b *before) Apply(ctx context.Context, t ledger.Transition) error {
+	b.apply()
+	return b.Store.Apply(ctx, t)
+}
