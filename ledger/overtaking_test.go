@@ -47,3 +47,10 @@ func (b *before) Apply(ctx context.Context, t ledger.Transition) error {
 	b.apply()
 	return b.Store.Apply(ctx, t)
 }
+
+// blind is a store that can't be asked for writes.
+type blind struct{ ledger.Store }
+
+func (*blind) ByWrite(context.Context, string) (ledger.Operation, error) {
+	return ledger.Operation{}, errLost
+}

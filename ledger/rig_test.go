@@ -205,5 +205,9 @@ func (r *rig) intact(tenant string) []ledger.Guard {
 	return rows
 }
 
-// lostAnswers are the ways in which a store's answer gets lost and found.
-var lostAnswers = map[string][]bool{"applied": {true}, "never arrived": {false}, "never arrived, then lost": {false, true}, "lost to the end": {true, false, false, false}}
+// lostAnswers are the ways in which a store's answer gets lost and the write is
+// found; lostForGood is one in which it is not.
+var (
+	lostAnswers = map[string][]bool{"applied": {true}, "never arrived": {false}, "never arrived, then lost": {false, true}}
+	lostForGood = []bool{true, false, false, false} // of a change of the guard row, which no operation's event tells of
+)
