@@ -98,14 +98,19 @@ var bugsOutside = []bug{
 		Without: `if strings.TrimSpace(v) == "" && !fault.Planted("success_without_effect_id") || invisible`,
 	},
 	{
-		Name: "self_approval", Rule: "R15, S26: the agent's owner can't approve", File: "approvals/policy/policy.go", By: policyTests,
-		Guard:   `case p.ID == op.Agent.Owner:`,
-		Without: `case p.ID == op.Agent.Owner && !fault.Planted("self_approval"):`,
+		Name: "self_approval", Rule: "R15, S26: the agent's owner can't approve", File: "approvals/policy/undo.go", By: policyTests,
+		Guard:   `case person == op.Agent.Owner:`,
+		Without: `case person == op.Agent.Owner && !fault.Planted("self_approval"):`,
+	},
+	{
+		Name: "approves_the_own_undo", Rule: "separation of duties: who asks for an undo can't approve it", File: "approvals/policy/undo.go", By: policyTests,
+		Guard:   `op.AskedBy != nil && person == op.AskedBy.ID:`,
+		Without: `op.AskedBy != nil && person == op.AskedBy.ID && !fault.Planted("approves_the_own_undo"):`,
 	},
 	{
 		Name: "disabled_approver", Rule: "row 31: a person who lost their rights counts no more", File: "approvals/policy/policy.go", By: policyTests,
-		Guard:   `case p.Disabled:`,
-		Without: `case p.Disabled && !fault.Planted("disabled_approver"):`,
+		Guard:   `if p.Disabled {`,
+		Without: `if p.Disabled && !fault.Planted("disabled_approver") {`,
 	},
 	{
 		Name: "empty_approver_set", Rule: "S30: an empty approver set denies", File: "approvals/policy/policy.go", By: policyTests,
@@ -171,10 +176,5 @@ var bugsOutside = []bug{
 		Name: "open_in_a_closed_run", Rule: "design 8: a closed run takes nothing more", File: "store/sqlstore/run.go", By: storeTests,
 		Guard:   `case err == nil && h.Closed():`,
 		Without: `case err == nil && h.Closed() && !fault.Planted("open_in_a_closed_run"):`,
-	},
-	{
-		Name: "parent_not_compared", Rule: "I15: an undo and its parent move in one write", File: "store/sqlstore/apply.go", By: storeTests,
-		Guard:   `if version != b.Expect {`,
-		Without: `if version != b.Expect && !fault.Planted("parent_not_compared") {`,
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +39,9 @@ var planted = os.Getenv("COUNTERSIGN_PLANTED")
 func Planted(name string) bool { return planted == name }
 `
 
+// packageClause is where an import can be put.
+var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
+
 // overlay writes the edited sources and the description that go build takes.
 func overlay(t *testing.T) string {
 	dir := t.TempDir()
@@ -63,7 +67,7 @@ func overlay(t *testing.T) string {
 	}
 	for file, text := range edited {
 		if !strings.Contains(text, `"countersign/fault"`) {
-			text = strings.Replace(text, "import (", "import (\n\t\"countersign/fault\"", 1)
+			text = packageClause.ReplaceAllString(text, "$0\n\nimport \"countersign/fault\"\n")
 		}
 		put(file, text)
 	}
@@ -171,4 +175,28 @@ func tail(out []byte) string {
 		out = out[len(out)-most:]
 	}
 	return string(out)
+}
+
+var write = flag.Bool("planted.write", false, "write docs/planted-bugs.md anew")
+
+// TestPlanted_ListIsInTheDocs keeps the page that tells which guard is tested by
+// what as true as the list.
+func TestPlanted_ListIsInTheDocs(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Guards, and what finds their absence\n\n"+
+		"Each of these %d guards is taken out of the product's own code by a build overlay, one at a time, and the test named must then fail (`harness/planted`).\n"+
+		"A guard that no planted bug tests is a guess.\n\n| planted bug | the rule that its guard keeps | guard in | found by |\n|---|---|---|---|\n", len(bugs))
+	seen := map[string]bool{}
+	for _, bug := range bugs {
+		require.False(t, seen[bug.Name], "two bugs are called %s", bug.Name)
+		seen[bug.Name] = true
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | tests of `%s` |\n", bug.Name, bug.Rule, bug.File, bug.By.Package)
+	}
+	path := filepath.Join(root, "docs", "planted-bugs.md")
+	if *write {
+		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
+	}
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, b.String(), string(page), "write it anew with -planted.write")
 }
