@@ -24,6 +24,7 @@ import (
 	"countersign/ledger"
 	"countersign/measure"
 	"countersign/preview"
+	"countersign/reconcile"
 	"countersign/store/sqlstore"
 	"countersign/tokens"
 	"countersign/tools"
@@ -101,6 +102,14 @@ func newRig(t *testing.T, list ...*tools.Tool) *rig {
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{
 		Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: person, Owner: "test", Dispatching: r.traces.Dispatching,
 	})
+	// Doubts are looked at at once, as in a gateway.
+	reconciler := reconcile.NewReconciler(reconcile.ReconcilerConfig{
+		Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test", Asking: r.traces.Asking,
+	})
+	background, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = reconciler.Run(background) }() // it ends with its context only
+	t.Cleanup(func() { end(); <-ended })
 	r.previews = preview.New(preview.Config{
 		Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: signer,
 		OnPreview: func(q preview.Request, _ preview.Result) { r.metrics.Previewed(q.Tool) },
