@@ -288,7 +288,8 @@ type lines struct {
 }
 
 func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
-func (l *lines) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+
+func (l *lines) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
 // resealed gives a changed file the digest that belongs to it.
 func resealed(file []byte) []byte {
