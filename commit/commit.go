@@ -412,7 +412,18 @@ func fields(drift []tools.Drift) string {
 	return s
 }
 
-// Cancel takes back an operation that was not dispatched.
+// Cancel takes back an operation that was not dispatched. An undo that somebody
+// else asked for is not the agent's to cancel, though it takes back what the agent
+// did.
 func (s *Service) Cancel(ctx context.Context, tenant, id string, by ledger.Actor, reason string) (ledger.Operation, error) {
+	op, err := s.cfg.Ledger.Operation(ctx, tenant, id)
+	if err != nil {
+		return op, err
+	}
+	if by.Kind == "agent" && op.AskedBy != nil && op.AskedBy.ID != by.ID {
+		e := fault.New(fault.NotAllowed, "This undo was asked for by somebody else; only they, or a person, may cancel it.")
+		e.Operation = op.ID
+		return op, e
+	}
 	return s.cfg.Ledger.Cancel(ctx, tenant, id, by, reason)
 }

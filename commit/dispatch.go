@@ -110,22 +110,42 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 	if err := guard.Check(subject); err != nil {
 		return nil, e.expire(ctx, op, "agent_revoked", "The agent's rights were taken away before it was sent.")
 	}
-	if moved, err := e.people(ctx, op, plan, t, current); moved || err != nil {
+	if gone, err := e.askerGone(ctx, op); gone || err != nil {
 		return nil, err
 	}
-	seen, err := t.Connector.Guard(ctx, plan)
+	// What is done already sends nothing, so that nobody is asked about it.
+	seen, unread := t.Connector.Guard(ctx, plan)
 	switch {
-	case err != nil:
-		return nil, err // a guard that can't be read sends nothing
+	case unread != nil:
 	case seen.Done != nil:
 		_, err := e.cfg.Ledger.Adopt(ctx, op, *seen.Done)
 		return nil, err
+	}
+	if moved, err := e.people(ctx, op, plan, t, current); moved || err != nil {
+		return nil, err
+	}
+	switch {
+	case unread != nil:
+		return nil, unread // a guard that can't be read sends nothing
 	case len(seen.Drift) > 0:
 		return nil, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{
 			Code: "drift", Text: "What the plan was read from has changed: " + fields(seen.Drift) + ".",
 		})
 	}
 	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, Timeout: t.Timeout}}, nil
+}
+
+// askerGone expires an undo that an operator asked for whose account is disabled:
+// what a person asked for hangs on their rights, as what an agent asked for does.
+func (e *Executor) askerGone(ctx context.Context, op ledger.Operation) (bool, error) {
+	if op.AskedBy == nil || op.AskedBy.Kind != "operator" {
+		return false, nil
+	}
+	p, err := e.cfg.Person(ctx, op.Tenant, op.AskedBy.ID)
+	if err != nil || !p.Disabled {
+		return false, err
+	}
+	return true, e.expire(ctx, op, "asker_disabled", "The account of who asked for it was disabled before it was sent.")
 }
 
 // waitsItsTurn reports that the undo before this one, in the undo of a run, has

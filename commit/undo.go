@@ -66,13 +66,25 @@ func (s *Service) undo(ctx context.Context, who policy.Asker, r UndoCommit, hook
 	op, err := s.cfg.Ledger.Generation(ctx, claims.Tenant, claims.Tool, claims.KeyDigest, claims.Generation)
 	switch {
 	case err == nil:
-		return s.outcome(ctx, op, true, r.Wait), nil
+		return s.repeatUndo(ctx, who, op, r.Wait)
 	case !errors.Is(err, ledger.ErrNotFound):
 		return Result{}, err
 	case status != tokens.Fresh:
 		return Result{}, expired()
 	}
 	return s.openUndo(ctx, who, r, claims)
+}
+
+// repeatUndo answers with an undo that exists, to who may see it.
+func (s *Service) repeatUndo(ctx context.Context, who policy.Asker, op ledger.Operation, wait time.Duration) (Result, error) {
+	parent, err := s.cfg.Ledger.Operation(ctx, op.Tenant, op.Parent)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := who.MaySee(parent, op); err != nil {
+		return Result{}, err
+	}
+	return s.outcome(ctx, op, true, wait), nil
 }
 
 // itsAsker refuses a token that was given to somebody else.
@@ -107,17 +119,19 @@ func (s *Service) openUndo(ctx context.Context, who policy.Asker, r UndoCommit, 
 			// Another commit may have opened an undo meanwhile, and what it did may
 			// be what stood in the way. What exists is the answer.
 			if op, found, e := s.cfg.Ledger.StandingUndo(ctx, c.Tenant, r.Operation); e == nil && found {
-				return s.outcome(ctx, op, true, r.Wait), nil
+				return s.repeatUndo(ctx, who, op, r.Wait)
 			}
 			return Result{}, err
-		case opened && op.State == ledger.Running:
+		case !opened:
+			return s.repeatUndo(ctx, who, op, r.Wait)
+		case op.State == ledger.Running:
 			t, err := s.cfg.Registry.Version(ctx, p.ToolVersion)
 			if err != nil { // it was in force a moment ago
 				return Result{}, err
 			}
 			s.cfg.Executor.Start(op, p.Plan, t)
 		}
-		return s.outcome(ctx, op, !opened, r.Wait), nil
+		return s.outcome(ctx, op, false, r.Wait), nil
 	}
 	return Result{}, movedAgain()
 }

@@ -44,7 +44,7 @@ func (s *Service) Undo(ctx context.Context, r UndoRequest) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case found:
-		return s.stands(ctx, standing)
+		return s.undoStands(ctx, who, parent, standing)
 	}
 	if err := s.quota(ctx, r.Tenant, who.ID()); err != nil {
 		return Result{}, err
@@ -54,7 +54,7 @@ func (s *Service) Undo(ctx context.Context, r UndoRequest) (Result, error) {
 		// An undo may have been opened meanwhile, and what it did may be what is
 		// refused here. What exists is the answer.
 		if standing, found, e := s.cfg.Ledger.StandingUndo(ctx, r.Tenant, parent.ID); e == nil && found {
-			return s.stands(ctx, standing)
+			return s.undoStands(ctx, who, parent, standing)
 		}
 		return Result{}, err
 	}
@@ -63,6 +63,14 @@ func (s *Service) Undo(ctx context.Context, r UndoRequest) (Result, error) {
 		s.cfg.OnPreview(undoCall(r.Agent, p, r.RequestID), res)
 	}
 	return res, err
+}
+
+// undoStands answers with an undo that exists, to who may see it.
+func (s *Service) undoStands(ctx context.Context, who policy.Asker, parent, undo ledger.Operation) (Result, error) {
+	if err := who.MaySee(parent, undo); err != nil {
+		return Result{}, err
+	}
+	return s.stands(ctx, undo)
 }
 
 // undoCall is an undo as the hooks know previews.

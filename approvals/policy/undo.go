@@ -51,6 +51,18 @@ func (a Asker) MayUse(tool string) error {
 	return fault.New(fault.ToolNotGranted, "This agent has no grant for the tool %s, which takes it back.", tool)
 }
 
+// MaySee refuses an undo that exists, and stands for parent, to an agent that
+// neither asked for it nor did what it takes back, and could not ask for it now.
+func (a Asker) MaySee(parent, undo ledger.Operation) error {
+	if a.Agent == nil || undo.Agent.ID == a.Agent.ID || undo.AskedBy != nil && undo.AskedBy.ID == a.Agent.ID {
+		return nil
+	}
+	if err := a.MayUndo(parent); err != nil {
+		return err
+	}
+	return a.MayUse(undo.Tool)
+}
+
 // MayUndoRun refuses the undo of a run that is not the agent's own.
 func (a Asker) MayUndoRun(agent string) error {
 	if a.Agent == nil || a.Agent.ID == agent {
