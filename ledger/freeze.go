@@ -100,13 +100,14 @@ func (l *Ledger) Unfreeze(ctx context.Context, u Unfreezing) error {
 	if err != nil {
 		return err
 	}
-	stood, open := make([][]Freeze, len(tenants)), 0
-	for i, tenant := range tenants {
+	var stood []Freeze
+	open := 0
+	for _, tenant := range tenants {
 		g, err := l.Guard(ctx, tenant)
 		if err != nil {
 			return err
 		}
-		stood[i] = slices.DeleteFunc(g.clone().Freezes, func(f Freeze) bool { return !u.Scope.is(f) })
+		stood = append(stood, slices.DeleteFunc(g.clone().Freezes, func(f Freeze) bool { return !u.Scope.is(f) })...)
 		n, err := l.openDoubts(ctx, tenant, u.Scope.Tool)
 		if err != nil {
 			return err
@@ -119,21 +120,44 @@ func (l *Ledger) Unfreeze(ctx context.Context, u Unfreezing) error {
 	case open > 0 && u.Reason == "":
 		return fault.New(fault.DecisionInvalid, "Lifting a freeze over unknown outcomes needs a reason.").At("/reason", "missing")
 	}
-	why := Change{What: "unfreeze", Tool: u.Scope.Tool, By: u.By, Reason: u.Reason, Open: open}
-	meanwhile := false
-	for i, tenant := range tenants {
-		g, _, err := l.ChangeGuard(ctx, tenant, why, func(g *Guard) {
-			g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return slices.Contains(stood[i], f) })
-		})
-		if err != nil {
-			return err
-		}
-		meanwhile = meanwhile || slices.ContainsFunc(g.Freezes, u.Scope.is)
+	meanwhile, err := l.lift(ctx, u.Scope, tenants, stood, Change{What: "unfreeze", Tool: u.Scope.Tool, By: u.By, Reason: u.Reason, Open: open})
+	if err != nil {
+		return err
 	}
 	if meanwhile {
 		return fault.New(fault.ToolFrozen, "What stood was lifted, but the scope was frozen again meanwhile. Look at why before you lift that too.")
 	}
 	return nil
+}
+
+// lift takes what stood out of the tenants' rows, also where a tenant that
+// appeared meanwhile has it from another, and says whether the scope was frozen
+// again since.
+func (l *Ledger) lift(ctx context.Context, s Scope, tenants []string, stood []Freeze, why Change) (meanwhile bool, err error) {
+	lifted := map[string]bool{}
+	for range maxTries {
+		before := len(lifted)
+		for _, tenant := range tenants {
+			if lifted[tenant] {
+				continue
+			}
+			g, _, err := l.ChangeGuard(ctx, tenant, why, func(g *Guard) {
+				g.Freezes = slices.DeleteFunc(g.Freezes, func(f Freeze) bool { return slices.Contains(stood, f) })
+			})
+			if err != nil {
+				return meanwhile, err
+			}
+			meanwhile = meanwhile || slices.ContainsFunc(g.Freezes, s.is)
+			lifted[tenant] = true
+		}
+		if len(lifted) == before || !s.Everything {
+			return meanwhile, nil
+		}
+		if tenants, err = l.tenants(ctx, s); err != nil {
+			return meanwhile, err
+		}
+	}
+	return meanwhile, nil
 }
 
 // maxOpenDoubts bounds how far the unknown operations of a scope are counted.
