@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -176,6 +177,16 @@ const (
 const (
 	ResolveRequestOutcomeDidNotHappen ResolveRequestOutcome = "did_not_happen"
 	ResolveRequestOutcomeHappened     ResolveRequestOutcome = "happened"
+)
+
+// Defines values for Stale.
+const (
+	StaleAbsentOutside Stale = "absent_outside"
+	StaleBeingUndone   Stale = "being_undone"
+	StaleRunClosed     Stale = "run_closed"
+	StaleToolChanged   Stale = "tool_changed"
+	StaleToolWithdrawn Stale = "tool_withdrawn"
+	StaleUndone        Stale = "undone"
 )
 
 // Defines values for ToolAccess.
@@ -386,6 +397,9 @@ type Effect struct {
 	Verb string `json:"verb"`
 }
 
+// EmptyRequest defines model for EmptyRequest.
+type EmptyRequest = map[string]interface{}
+
 // EvidenceBoundary `drill` marks synthetic data that must never be taken for real.
 type EvidenceBoundary string
 
@@ -403,6 +417,24 @@ type HealthStatus string
 // IdempotencyKey The key of one intent: 1 to 255 of `A-Z a-z 0-9 . _ : / @ + % ~ = -`, starting with a letter or digit. Exact, so
 // `Key-1` and `key-1` are two keys. Keys that start with `undo:` are reserved.
 type IdempotencyKey = string
+
+// Journal What a run did, oldest first.
+type Journal struct {
+	Entries []JournalEntry `json:"entries"`
+
+	// Run How a run stands.
+	Run RunHead `json:"run"`
+}
+
+// JournalEntry One operation of a run.
+type JournalEntry struct {
+	// Operation An operation without its arguments, effects and approval.
+	Operation OperationSummary `json:"operation"`
+	Stale     []Stale          `json:"stale"`
+
+	// Undoes The operations that took it back, or tried to, oldest first.
+	Undoes []OperationSummary `json:"undoes"`
+}
 
 // KeySet defines model for KeySet.
 type KeySet struct {
@@ -473,6 +505,9 @@ type Operation struct {
 
 	// Replayed This answer repeats a result that existed before the request.
 	Replayed bool `json:"replayed"`
+
+	// Stale With `replayed`: what speaks against building on the result without a look. Absent when nothing does.
+	Stale []Stale `json:"stale,omitempty,omitzero"`
 }
 
 // OperationApproval What people must say, and have said, in the current round. Absent when nobody was asked.
@@ -553,6 +588,9 @@ type OperationSummary struct {
 	// ArgsDigest SHA-256 over the canonical form.
 	ArgsDigest Digest `json:"args_digest"`
 
+	// AskedBy Who it was.
+	AskedBy Principal `json:"asked_by,omitempty,omitzero"`
+
 	// Attempts How often sending was begun.
 	Attempts  int       `json:"attempts"`
 	CreatedAt time.Time `json:"created_at"`
@@ -610,8 +648,11 @@ type OperationSummary struct {
 	ToolCallID string `json:"tool_call_id,omitempty,omitzero"`
 
 	// ToolVersion SHA-256 over the canonical form.
-	ToolVersion Digest    `json:"tool_version"`
-	UpdatedAt   time.Time `json:"updated_at"`
+	ToolVersion Digest `json:"tool_version"`
+
+	// UndoOf The operation that this one takes back.
+	UndoOf    string    `json:"undo_of,omitempty,omitzero"`
+	UpdatedAt time.Time `json:"updated_at"`
 
 	// URL Its address.
 	URL string `json:"url"`
@@ -789,6 +830,77 @@ type Run struct {
 	Step RunWord `json:"step,omitempty,omitzero"`
 }
 
+// RunHead How a run stands.
+type RunHead struct {
+	// AgentID The agent whose run it is.
+	AgentID string `json:"agent_id"`
+
+	// Closed It was closed by its undo; nothing more is opened in it.
+	Closed   bool      `json:"closed"`
+	ClosedAt time.Time `json:"closed_at,omitempty,omitzero"`
+
+	// ClosedBy Who it was.
+	ClosedBy Principal `json:"closed_by,omitempty,omitzero"`
+	ID       string    `json:"id"`
+
+	// Operations How many operations were opened in it.
+	Operations int `json:"operations"`
+}
+
+// RunUndo A closed run with the operations that take it back.
+type RunUndo struct {
+	// Next What to do now.
+	Next Next `json:"next"`
+
+	// Operations The undos in the order in which they are sent.
+	Operations []OperationSummary `json:"operations"`
+
+	// Replayed The undo of the run was opened before this request.
+	Replayed bool `json:"replayed"`
+
+	// Run How a run stands.
+	Run RunHead `json:"run"`
+}
+
+// RunUndoItem One effect of the run.
+type RunUndoItem struct {
+	// Because Why not, in words.
+	Because string `json:"because,omitempty,omitzero"`
+
+	// Operation An operation without its arguments, effects and approval.
+	Operation OperationSummary `json:"operation"`
+
+	// Possible It would be taken back as `undo` says.
+	Possible bool `json:"possible"`
+
+	// Undo What a commit would do.
+	Undo Preview `json:"undo,omitempty,omitzero"`
+}
+
+// RunUndoPlan How a run would be taken back.
+type RunUndoPlan struct {
+	// CommitToken Stands for the whole plan. Absent when nothing can be taken back.
+	CommitToken string `json:"commit_token,omitempty,omitzero"`
+
+	// ExpiresAt When the token's life ends.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// Items Every effect of the run, in the order in which they would be taken back.
+	Items []RunUndoItem `json:"items"`
+
+	// Next What to do now.
+	Next Next `json:"next"`
+
+	// PreviewID Absent when nothing can be taken back.
+	PreviewID string `json:"preview_id,omitempty,omitzero"`
+
+	// Run How a run stands.
+	Run RunHead `json:"run"`
+
+	// Stopped Why the plan ends before an effect that might be taken back, in words.
+	Stopped string `json:"stopped,omitempty,omitzero"`
+}
+
 // RunWord defines model for RunWord.
 type RunWord = string
 
@@ -808,6 +920,14 @@ type ShownPlan struct {
 	Undo     Undo      `json:"undo,omitempty,omitzero"`
 	Warnings []Warning `json:"warnings"`
 }
+
+// Stale Why a later step should look before it builds on a recorded result. The result stays the first result.
+//
+// - `being_undone`, `undone`: its undo is under way or done
+// - `run_closed`: its run was closed by an undo
+// - `tool_changed`, `tool_withdrawn`: the tool in force is not the one that did it, or is gone
+// - `absent_outside`: the outside system was asked and does not show it
+type Stale string
 
 // Tool A named capability.
 type Tool struct {
@@ -877,6 +997,12 @@ type Undo struct {
 	Tool string `json:"tool"`
 }
 
+// UndoCommitRequest defines model for UndoCommitRequest.
+type UndoCommitRequest struct {
+	// CommitToken The token of the undo's preview, unchanged.
+	CommitToken string `json:"commit_token"`
+}
+
 // Warning Something to know that stops nothing.
 type Warning struct {
 	// Code Stable name, such as `confusable` or `possible_duplicate`.
@@ -898,6 +1024,12 @@ type Limit = int
 
 // OperationID defines model for OperationId.
 type OperationID = string
+
+// RunAgent defines model for RunAgent.
+type RunAgent = string
+
+// RunID defines model for RunId.
+type RunID = string
 
 // ToolName defines model for ToolName.
 type ToolName = string
@@ -938,6 +1070,30 @@ type GetOperationParams struct {
 	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
+// CommitUndoParams defines parameters for CommitUndo.
+type CommitUndoParams struct {
+	// Wait How many seconds the answer may wait for the outcome. It never waits for people.
+	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// GetRunParams defines parameters for GetRun.
+type GetRunParams struct {
+	// Agent Id of the agent whose run it is. Operators must say it; an agent's runs are its own.
+	Agent RunAgent `form:"agent,omitempty" json:"agent,omitempty,omitzero"`
+}
+
+// CommitRunUndoParams defines parameters for CommitRunUndo.
+type CommitRunUndoParams struct {
+	// Agent Id of the agent whose run it is. Operators must say it; an agent's runs are its own.
+	Agent RunAgent `form:"agent,omitempty" json:"agent,omitempty,omitzero"`
+}
+
+// PreviewRunUndoParams defines parameters for PreviewRunUndo.
+type PreviewRunUndoParams struct {
+	// Agent Id of the agent whose run it is. Operators must say it; an agent's runs are its own.
+	Agent RunAgent `form:"agent,omitempty" json:"agent,omitempty,omitzero"`
+}
+
 // CommitToolParams defines parameters for CommitTool.
 type CommitToolParams struct {
 	// Wait How many seconds the answer may wait for the outcome. It never waits for people.
@@ -962,6 +1118,18 @@ type CancelOperationJSONRequestBody = CancelRequest
 
 // ResolveOperationJSONRequestBody defines body for ResolveOperation for application/json ContentType.
 type ResolveOperationJSONRequestBody = ResolveRequest
+
+// CommitUndoJSONRequestBody defines body for CommitUndo for application/json ContentType.
+type CommitUndoJSONRequestBody = UndoCommitRequest
+
+// PreviewUndoJSONRequestBody defines body for PreviewUndo for application/json ContentType.
+type PreviewUndoJSONRequestBody = EmptyRequest
+
+// CommitRunUndoJSONRequestBody defines body for CommitRunUndo for application/json ContentType.
+type CommitRunUndoJSONRequestBody = UndoCommitRequest
+
+// PreviewRunUndoJSONRequestBody defines body for PreviewRunUndo for application/json ContentType.
+type PreviewRunUndoJSONRequestBody = EmptyRequest
 
 // CallToolJSONRequestBody defines body for CallTool for application/json ContentType.
 type CallToolJSONRequestBody = CallRequest
@@ -998,6 +1166,21 @@ type ServerInterface interface {
 	// ResolveOperation State what became of an unknown operation
 	// (POST /v1/operations/{id}/resolve)
 	ResolveOperation(w http.ResponseWriter, r *http.Request, id OperationID)
+	// CommitUndo Take an operation back
+	// (POST /v1/operations/{id}/undo/commit)
+	CommitUndo(w http.ResponseWriter, r *http.Request, id OperationID, params CommitUndoParams)
+	// PreviewUndo Preview taking an operation back
+	// (POST /v1/operations/{id}/undo/preview)
+	PreviewUndo(w http.ResponseWriter, r *http.Request, id OperationID)
+	// GetRun Read the journal of a run
+	// (GET /v1/runs/{run})
+	GetRun(w http.ResponseWriter, r *http.Request, run RunID, params GetRunParams)
+	// CommitRunUndo Take a whole run back
+	// (POST /v1/runs/{run}/undo/commit)
+	CommitRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params CommitRunUndoParams)
+	// PreviewRunUndo Preview taking a whole run back
+	// (POST /v1/runs/{run}/undo/preview)
+	PreviewRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params PreviewRunUndoParams)
 	// ListTools List the tools
 	// (GET /v1/tools)
 	ListTools(w http.ResponseWriter, r *http.Request)
@@ -1064,6 +1247,36 @@ func (_ Unimplemented) CancelOperation(w http.ResponseWriter, r *http.Request, i
 // ResolveOperation State what became of an unknown operation
 // (POST /v1/operations/{id}/resolve)
 func (_ Unimplemented) ResolveOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CommitUndo Take an operation back
+// (POST /v1/operations/{id}/undo/commit)
+func (_ Unimplemented) CommitUndo(w http.ResponseWriter, r *http.Request, id OperationID, params CommitUndoParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewUndo Preview taking an operation back
+// (POST /v1/operations/{id}/undo/preview)
+func (_ Unimplemented) PreviewUndo(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRun Read the journal of a run
+// (GET /v1/runs/{run})
+func (_ Unimplemented) GetRun(w http.ResponseWriter, r *http.Request, run RunID, params GetRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CommitRunUndo Take a whole run back
+// (POST /v1/runs/{run}/undo/commit)
+func (_ Unimplemented) CommitRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params CommitRunUndoParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PreviewRunUndo Preview taking a whole run back
+// (POST /v1/runs/{run}/undo/preview)
+func (_ Unimplemented) PreviewRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params PreviewRunUndoParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1422,6 +1635,200 @@ func (siw *ServerInterfaceWrapper) ResolveOperation(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// CommitUndo operation middleware
+func (siw *ServerInterfaceWrapper) CommitUndo(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CommitUndoParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CommitUndo(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreviewUndo operation middleware
+func (siw *ServerInterfaceWrapper) PreviewUndo(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewUndo(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRun operation middleware
+func (siw *ServerInterfaceWrapper) GetRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run" -------------
+	var run RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run", chi.URLParam(r, "run"), &run, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRunParams
+
+	// ------------- Optional query parameter "agent" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "agent", r.URL.Query(), &params.Agent, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "agent"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "agent", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRun(w, r, run, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CommitRunUndo operation middleware
+func (siw *ServerInterfaceWrapper) CommitRunUndo(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run" -------------
+	var run RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run", chi.URLParam(r, "run"), &run, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CommitRunUndoParams
+
+	// ------------- Optional query parameter "agent" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "agent", r.URL.Query(), &params.Agent, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "agent"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "agent", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CommitRunUndo(w, r, run, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PreviewRunUndo operation middleware
+func (siw *ServerInterfaceWrapper) PreviewRunUndo(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run" -------------
+	var run RunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run", chi.URLParam(r, "run"), &run, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PreviewRunUndoParams
+
+	// ------------- Optional query parameter "agent" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "agent", r.URL.Query(), &params.Agent, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "agent"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "agent", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewRunUndo(w, r, run, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListTools operation middleware
 func (siw *ServerInterfaceWrapper) ListTools(w http.ResponseWriter, r *http.Request) {
 
@@ -1718,6 +2125,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/operations/{id}/resolve", wrapper.ResolveOperation)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/operations/{id}/undo/commit", wrapper.CommitUndo)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/operations/{id}/undo/preview", wrapper.PreviewUndo)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run}", wrapper.GetRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run}/undo/commit", wrapper.CommitRunUndo)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run}/undo/preview", wrapper.PreviewRunUndo)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/tools", wrapper.ListTools)
 	})
 	r.Group(func(r chi.Router) {
@@ -1939,6 +2361,200 @@ func (response ResolveOperation200JSONResponse) VisitResolveOperationResponse(w 
 	return err
 }
 
+type CommitUndoRequestObject struct {
+	ID     OperationID `json:"id"`
+	Params CommitUndoParams
+	Body   *CommitUndoJSONRequestBody
+}
+
+type CommitUndoResponseObject interface {
+	VisitCommitUndoResponse(w http.ResponseWriter) error
+}
+
+type CommitUndo200ResponseHeaders struct {
+	IdempotencyReplayed bool
+	Location            string
+}
+
+type CommitUndo200JSONResponse struct {
+	Body    Operation
+	Headers CommitUndo200ResponseHeaders
+}
+
+func (response CommitUndo200JSONResponse) VisitCommitUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CommitUndo202ResponseHeaders struct {
+	IdempotencyReplayed bool
+	Location            string
+	RetryAfter          int
+}
+
+type CommitUndo202JSONResponse struct {
+	Body    Operation
+	Headers CommitUndo202ResponseHeaders
+}
+
+func (response CommitUndo202JSONResponse) VisitCommitUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewUndoRequestObject struct {
+	ID   OperationID `json:"id"`
+	Body *PreviewUndoJSONRequestBody
+}
+
+type PreviewUndoResponseObject interface {
+	VisitPreviewUndoResponse(w http.ResponseWriter) error
+}
+
+type PreviewUndo200ResponseHeaders struct {
+	IdempotencyReplayed bool
+}
+
+type PreviewUndo200JSONResponse struct {
+	Body    Preview
+	Headers PreviewUndo200ResponseHeaders
+}
+
+func (response PreviewUndo200JSONResponse) VisitPreviewUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunRequestObject struct {
+	Run    RunID `json:"run"`
+	Params GetRunParams
+}
+
+type GetRunResponseObject interface {
+	VisitGetRunResponse(w http.ResponseWriter) error
+}
+
+type GetRun200JSONResponse Journal
+
+func (response GetRun200JSONResponse) VisitGetRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CommitRunUndoRequestObject struct {
+	Run    RunID `json:"run"`
+	Params CommitRunUndoParams
+	Body   *CommitRunUndoJSONRequestBody
+}
+
+type CommitRunUndoResponseObject interface {
+	VisitCommitRunUndoResponse(w http.ResponseWriter) error
+}
+
+type CommitRunUndo200ResponseHeaders struct {
+	IdempotencyReplayed bool
+}
+
+type CommitRunUndo200JSONResponse struct {
+	Body    RunUndo
+	Headers CommitRunUndo200ResponseHeaders
+}
+
+func (response CommitRunUndo200JSONResponse) VisitCommitRunUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CommitRunUndo202ResponseHeaders struct {
+	IdempotencyReplayed bool
+	RetryAfter          int
+}
+
+type CommitRunUndo202JSONResponse struct {
+	Body    RunUndo
+	Headers CommitRunUndo202ResponseHeaders
+}
+
+func (response CommitRunUndo202JSONResponse) VisitCommitRunUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PreviewRunUndoRequestObject struct {
+	Run    RunID `json:"run"`
+	Params PreviewRunUndoParams
+	Body   *PreviewRunUndoJSONRequestBody
+}
+
+type PreviewRunUndoResponseObject interface {
+	VisitPreviewRunUndoResponse(w http.ResponseWriter) error
+}
+
+type PreviewRunUndo200JSONResponse RunUndoPlan
+
+func (response PreviewRunUndo200JSONResponse) VisitPreviewRunUndoResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListToolsRequestObject struct {
 }
 
@@ -2123,6 +2739,21 @@ type StrictServerInterface interface {
 	// ResolveOperation State what became of an unknown operation
 	// (POST /v1/operations/{id}/resolve)
 	ResolveOperation(ctx context.Context, request ResolveOperationRequestObject) (ResolveOperationResponseObject, error)
+	// CommitUndo Take an operation back
+	// (POST /v1/operations/{id}/undo/commit)
+	CommitUndo(ctx context.Context, request CommitUndoRequestObject) (CommitUndoResponseObject, error)
+	// PreviewUndo Preview taking an operation back
+	// (POST /v1/operations/{id}/undo/preview)
+	PreviewUndo(ctx context.Context, request PreviewUndoRequestObject) (PreviewUndoResponseObject, error)
+	// GetRun Read the journal of a run
+	// (GET /v1/runs/{run})
+	GetRun(ctx context.Context, request GetRunRequestObject) (GetRunResponseObject, error)
+	// CommitRunUndo Take a whole run back
+	// (POST /v1/runs/{run}/undo/commit)
+	CommitRunUndo(ctx context.Context, request CommitRunUndoRequestObject) (CommitRunUndoResponseObject, error)
+	// PreviewRunUndo Preview taking a whole run back
+	// (POST /v1/runs/{run}/undo/preview)
+	PreviewRunUndo(ctx context.Context, request PreviewRunUndoRequestObject) (PreviewRunUndoResponseObject, error)
 	// ListTools List the tools
 	// (GET /v1/tools)
 	ListTools(ctx context.Context, request ListToolsRequestObject) (ListToolsResponseObject, error)
@@ -2409,6 +3040,174 @@ func (sh *strictHandler) ResolveOperation(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResolveOperationResponseObject); ok {
 		if err := validResponse.VisitResolveOperationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CommitUndo operation middleware
+func (sh *strictHandler) CommitUndo(w http.ResponseWriter, r *http.Request, id OperationID, params CommitUndoParams) {
+	var request CommitUndoRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body CommitUndoJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CommitUndo(ctx, request.(CommitUndoRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CommitUndo")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CommitUndoResponseObject); ok {
+		if err := validResponse.VisitCommitUndoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewUndo operation middleware
+func (sh *strictHandler) PreviewUndo(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request PreviewUndoRequestObject
+
+	request.ID = id
+
+	var body PreviewUndoJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewUndo(ctx, request.(PreviewUndoRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewUndo")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewUndoResponseObject); ok {
+		if err := validResponse.VisitPreviewUndoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRun operation middleware
+func (sh *strictHandler) GetRun(w http.ResponseWriter, r *http.Request, run RunID, params GetRunParams) {
+	var request GetRunRequestObject
+
+	request.Run = run
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRun(ctx, request.(GetRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRunResponseObject); ok {
+		if err := validResponse.VisitGetRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CommitRunUndo operation middleware
+func (sh *strictHandler) CommitRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params CommitRunUndoParams) {
+	var request CommitRunUndoRequestObject
+
+	request.Run = run
+	request.Params = params
+
+	var body CommitRunUndoJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CommitRunUndo(ctx, request.(CommitRunUndoRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CommitRunUndo")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CommitRunUndoResponseObject); ok {
+		if err := validResponse.VisitCommitRunUndoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PreviewRunUndo operation middleware
+func (sh *strictHandler) PreviewRunUndo(w http.ResponseWriter, r *http.Request, run RunID, params PreviewRunUndoParams) {
+	var request PreviewRunUndoRequestObject
+
+	request.Run = run
+	request.Params = params
+
+	var body PreviewRunUndoJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewRunUndo(ctx, request.(PreviewRunUndoRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewRunUndo")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewRunUndoResponseObject); ok {
+		if err := validResponse.VisitPreviewRunUndoResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -30,7 +30,13 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		body, err := s.parseBody(w, r)
+		var body map[string]any
+		var err error
+		if x.route.body.optional && r.ContentLength == 0 {
+			body = map[string]any{}
+		} else {
+			body, err = s.parseBody(w, r)
+		}
 		if err == nil {
 			err = x.route.body.check(body)
 		}

@@ -166,7 +166,7 @@ var (
 
 // beside are the answers of addresses and methods that the contract does not
 // have.
-var beside = []string{"404 not_found", "404 tool_not_found", "404 operation_not_found", "404 approval_not_found", "405 method_not_allowed", "421 host_not_allowed"}
+var beside = []string{"404 not_found", "404 tool_not_found", "404 operation_not_found", "404 run_not_found", "404 approval_not_found", "405 method_not_allowed", "421 host_not_allowed"}
 
 // validate holds an answer to the contract.
 func validate(t testing.TB, req *http.Request, a answer) {

@@ -22,10 +22,7 @@ func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (Co
 	if err != nil {
 		return nil, h.advise(x.who, r.Tool, err)
 	}
-	o := h.opened(ctx, res.Operation)
-	if res.Replayed {
-		o = again(o)
-	}
+	o := h.answered(ctx, res)
 	if res.Operation.State.Final() {
 		return CommitTool200JSONResponse{Body: o, Headers: CommitTool200ResponseHeaders{
 			IdempotencyReplayed: res.Replayed, Location: o.URL,

@@ -53,6 +53,8 @@ type parameter struct {
 // bodySchema is what a request body must look like.
 type bodySchema struct {
 	schema *jsonschema.Schema
+	// optional: it may be left out, which means the empty object.
+	optional bool
 	// codes are the codes that answer a violation at a member, by its name; ""
 	// stands for every other member.
 	codes map[string]fault.Code
@@ -81,7 +83,8 @@ type (
 		Security    *[]map[string][]string
 		Parameters  []parameterPart
 		RequestBody *struct {
-			Content map[string]struct{ Schema schemaPart }
+			Required bool
+			Content  map[string]struct{ Schema schemaPart }
 		}
 	}
 	parameterPart struct {
@@ -192,7 +195,7 @@ func (r contractReader) route(method, path string, part json.RawMessage) (*route
 	if content.Ref != "" {
 		content = r.doc.Components.Schemas[content.Ref[strings.LastIndex(content.Ref, "/")+1:]]
 	}
-	rt.body = &bodySchema{schema: schema, codes: map[string]fault.Code{"": fault.SchemaViolation}}
+	rt.body = &bodySchema{schema: schema, optional: !op.RequestBody.Required, codes: map[string]fault.Code{"": fault.SchemaViolation}}
 	if content.Code != "" {
 		rt.body.codes[""] = content.Code
 	}

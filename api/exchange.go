@@ -178,6 +178,8 @@ func noSuch(path string) error {
 		return toolNotFound()
 	case strings.HasPrefix(path, "/v1/operations/"):
 		return operationNotFound()
+	case strings.HasPrefix(path, "/v1/runs/"):
+		return runNotFound()
 	case strings.HasPrefix(path, "/v1/approvals/"):
 		return approvalNotFound()
 	default:

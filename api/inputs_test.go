@@ -118,6 +118,9 @@ const (
 	someDigest  = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
+// noBody is the body of a route that has nothing to be told, and may be left out.
+const noBody = "{}"
+
 // doors are all routes under /v1.
 var doors = []door{
 	{operation: "listTools", method: "GET", path: "/v1/tools"},
@@ -129,6 +132,11 @@ var doors = []door{
 	{operation: "getOperation", method: "GET", path: "/v1/operations/" + noOperation},
 	{operation: "cancelOperation", method: "POST", path: "/v1/operations/" + noOperation + "/cancel", body: `{"reason":"r"}`},
 	{operation: "resolveOperation", method: "POST", path: "/v1/operations/" + noOperation + "/resolve", body: `{"outcome":"happened","effect_id":"e","reason":"r"}`, person: true},
+	{operation: "previewUndo", method: "POST", path: "/v1/operations/" + noOperation + "/undo/preview", body: noBody},
+	{operation: "commitUndo", method: "POST", path: "/v1/operations/" + noOperation + "/undo/commit", body: `{"commit_token":"a.b.c"}`},
+	{operation: "getRun", method: "GET", path: "/v1/runs/run_none"},
+	{operation: "previewRunUndo", method: "POST", path: "/v1/runs/run_none/undo/preview", body: noBody},
+	{operation: "commitRunUndo", method: "POST", path: "/v1/runs/run_none/undo/commit", body: `{"commit_token":"a.b.c"}`},
 	{operation: "listApprovals", method: "GET", path: "/v1/approvals", person: true},
 	{operation: "getApproval", method: "GET", path: "/v1/approvals/" + noApproval, person: true},
 	{operation: "decideApproval", method: "POST", path: "/v1/approvals/" + noApproval + "/decision", body: `{"decision":"approve","shown_digest":"` + someDigest + `"}`, person: true},
@@ -201,7 +209,7 @@ func TestInputs_Body(t *testing.T) {
 	r := newRig(t)
 	for _, in := range inputs(t, "body") {
 		for _, d := range doors {
-			if d.body == "" || !in.on(d.operation) {
+			if d.body == "" || !in.on(d.operation) || d.body == noBody && needsMember(in.text(t)) {
 				continue
 			}
 			r.under(t, in.name+"/"+d.operation, func(r *rig) {
@@ -215,8 +223,17 @@ func TestInputs_Body(t *testing.T) {
 	}
 }
 
+// needsMember reports that a case speaks of a member of the body, or is no body
+// at all, which a route without members has no use for.
+func needsMember(text string) bool {
+	return text == "" || strings.Contains(text, "$first") || strings.Contains(text, "$FIRST") || strings.Contains(text, "$name")
+}
+
 // filled puts the door's own body, or parts of it, into a case's text.
 func filled(text, valid string) string {
+	if valid == noBody {
+		return strings.ReplaceAll(text, "$valid", valid)
+	}
 	first := strings.TrimPrefix(valid[:len(valid)-1], "{")
 	if i := strings.Index(first, `,"`); i > 0 {
 		first = first[:i]

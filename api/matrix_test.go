@@ -251,6 +251,8 @@ func TestAddresses_Unknown(t *testing.T) {
 		"/v1/operations/":                     "operation_not_found",
 		"/v1/operations/" + noOperation + "/": "operation_not_found",
 		"/v1/approvals/" + noApproval + "/x":  "approval_not_found",
+		"/v1/runs/":                           "run_not_found",
+		"/v1/runs/r/x":                        "run_not_found",
 		"/docs/":                              "not_found",
 		"/openapi.yaml/":                      "not_found",
 	} {

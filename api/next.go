@@ -99,4 +99,6 @@ func because(op ledger.Operation) string {
 	return " (" + strings.TrimRight(op.Reason.Text, ". ") + ")"
 }
 
-func operationURL(op ledger.Operation) string { return "/v1/operations/" + op.ID }
+func operationURL(op ledger.Operation) string { return operationPath(op.ID) }
+
+func operationPath(id string) string { return "/v1/operations/" + id }

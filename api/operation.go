@@ -24,13 +24,16 @@ func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decis
 		IdempotencyKey: op.Key, Generation: op.Generation, Agent: Principal{ID: op.Agent.ID, Name: op.Agent.Name},
 		ArgsDigest: op.ArgsDigest, Headline: op.Headline, Reversible: op.Reversible,
 		EffectID: op.EffectID, Result: op.Result, Attempts: len(op.Attempts), RetryCount: op.Retries(),
-		RequestID: op.RequestID, EvidenceBoundary: EvidenceBoundary(op.EvidenceBoundary), AgainOf: op.AgainOf,
+		RequestID: op.RequestID, EvidenceBoundary: EvidenceBoundary(op.EvidenceBoundary), AgainOf: op.AgainOf, UndoOf: op.Parent,
 		Adopted: op.Adopted, AllowedActions: allowed(op, who, said),
 		CreatedAt: op.CreatedAt.UTC(), UpdatedAt: op.UpdatedAt.UTC(),
 		URL: operationURL(op), Next: s.nextOf(op, mine),
 	}
 	if op.Reason != nil {
 		o.Reason = OperationReason{Code: op.Reason.Code, Text: op.Reason.Text}
+	}
+	if op.AskedBy != nil {
+		o.AskedBy = Principal{ID: op.AskedBy.ID, Name: op.AskedBy.Name}
 	}
 	// Run and call are the words of the agent that asked.
 	if op.Run != nil && mine {
@@ -77,9 +80,13 @@ func (s *Server) opened(ctx context.Context, op ledger.Operation) Operation {
 	return o
 }
 
-// again marks an answer that repeats what existed before the request.
-func again(o Operation) Operation {
+// again marks an answer that repeats what existed before the request; stale is
+// what speaks against building on it without a look (R56).
+func again(o Operation, stale []string) Operation {
 	o.Replayed, o.FirstAt = true, o.CreatedAt
+	if len(stale) > 0 {
+		o.Stale = staleOf(stale)
+	}
 	return o
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"regexp"
+	"strings"
 
 	"countersign/fault"
 	"countersign/ledger"
@@ -11,10 +12,15 @@ import (
 // idForm is what stands behind the prefix of an id.
 var idForm = regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{26}$`)
 
+func isOperationID(id string) bool {
+	random, ok := strings.CutPrefix(id, "op_")
+	return ok && idForm.MatchString(random)
+}
+
 // find reads an operation that the caller may see. What is absent, foreign or no
 // id at all is the same 404.
 func (s *Server) find(ctx context.Context, id string) (ledger.Operation, error) {
-	if len(id) < 3 || id[:3] != "op_" || !idForm.MatchString(id[3:]) {
+	if !isOperationID(id) {
 		return ledger.Operation{}, operationNotFound()
 	}
 	who := of(ctx).who

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"countersign/approvals/policy"
 	"countersign/fault"
 	"countersign/ledger"
 	"countersign/preview"
@@ -31,47 +30,39 @@ func (h handlers) PreviewTool(ctx context.Context, r PreviewToolRequestObject) (
 		return nil, h.advise(of(ctx).who, r.Tool, underArgs(err))
 	}
 	if res.Operation != nil {
-		return h.stands(ctx, *res.Operation)
+		out, err := h.stands(ctx, *res.Operation, res.Stale)
+		return PreviewTool200JSONResponse{Body: out, Headers: PreviewTool200ResponseHeaders{IdempotencyReplayed: true}}, err
 	}
-	p := res.Preview
-	out := h.planned(ctx, p.ToolVersion, p.Plan, p.Requirement)
-	out.PreviewID, out.CommitToken, out.ExpiresAt = p.ID, res.Token, res.ExpiresAt.UTC()
-	out.ArgsDigest = p.ArgsDigest
-	out.Next = Next{
-		Action: NextActionCommit, URL: "/v1/tools/" + p.Tool + "/commit",
-		Text: "Look at the effects. If they are what you want, commit with the token before it expires.",
-	}
-	if p.Requirement.Asks() {
-		out.Next.Text = "Look at the effects. A commit asks people: " + policy.Groups(p.Requirement.Groups) +
-			". If it is what you want, commit with the token before it expires."
-	}
-	return PreviewTool200JSONResponse{Body: out}, nil
+	return PreviewTool200JSONResponse{Body: h.previewed(ctx, res, "/v1/tools/"+res.Preview.Tool+"/commit")}, nil
 }
 
 // stands answers a preview whose key has its first result already.
-func (h handlers) stands(ctx context.Context, op ledger.Operation) (PreviewToolResponseObject, error) {
-	plan, err := h.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
+func (s *Server) stands(ctx context.Context, op ledger.Operation, stale []string) (Preview, error) {
+	plan, err := s.cfg.Ledger.Plan(ctx, op.Tenant, op.ID, op.Round)
 	if err != nil {
-		return nil, err
+		return Preview{}, err
 	}
-	o, err := h.operation(ctx, op)
+	o, err := s.operation(ctx, op)
 	if err != nil {
-		return nil, err
+		return Preview{}, err
 	}
-	out := h.planned(ctx, op.ToolVersion, plan, op.Requirement)
+	out := s.planned(ctx, op.ToolVersion, plan, op.Requirement)
 	out.ArgsDigest = op.ArgsDigest
 	out.Warnings = []Warning{}
-	out.Operation = again(o)
+	out.Operation = again(o, stale)
 	out.Next = Next{Action: NextActionUseFirstResult, Text: standingText(op)}
 	if visible(op, of(ctx).who) {
 		out.Next.URL = operationURL(op)
 	}
-	return PreviewTool200JSONResponse{Body: out, Headers: PreviewTool200ResponseHeaders{IdempotencyReplayed: true}}, nil
+	return out, nil
 }
 
 // standingText says what stands under a key, and how more could be had.
 func standingText(op ledger.Operation) string {
 	const its = " The operation is enclosed, and its next says what to do about it. Do not commit again."
+	if op.Parent != "" {
+		return "An undo of this operation stands already; it is " + string(op.State) + "." + its
+	}
 	switch op.State {
 	case ledger.Succeeded, ledger.Compensated:
 		return "This intent was served already: the operation holds the first result, and its next says what to do about it. Do not commit again. " +

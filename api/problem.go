@@ -51,7 +51,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if e.RetryAfter > 0 {
 		doc.Next.AfterSeconds = seconds(e.RetryAfter)
 	}
-	if rt := of(r.Context()).route; rt != nil && rt.operation == commitRoute && e.Code == fault.OutcomeUnclear {
+	if rt := of(r.Context()).route; rt != nil && commits[rt.operation] && e.Code == fault.OutcomeUnclear {
 		doc.Next.Action = NextActionRepeatCommit
 	}
 	if e.Operation != "" {
@@ -76,9 +76,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = text.WriteTo(w) // a caller who left is not told
 }
 
-// commitRoute is the operationId of the one route whose repeat has a word of
-// its own.
-const commitRoute = "commitTool"
+// commits are the operationIds of the routes whose repeat has a word of its own.
+var commits = map[string]bool{"commitTool": true, "commitUndo": true, "commitRunUndo": true}
 
 // enclose puts the operation in the way into the problem, when the caller may
 // see it. Where its state is what refused, its next step is the problem's.

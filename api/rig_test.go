@@ -217,6 +217,22 @@ func (r *rig) inForce(keep func(*tools.Tool) bool) {
 	require.NoError(r.t, err)
 }
 
+// policy puts the approval rules of another tool in force for a tool, as a policy
+// file beside its manifest does: the tool's version stays.
+func (r *rig) policy(tool, as string) {
+	like, ok := r.registry.Get(as)
+	require.True(r.t, ok)
+	list := r.registry.List()
+	for i, t := range list {
+		if t.Name == tool {
+			changed := *t
+			changed.Approval = like.Approval
+			list[i] = &changed
+		}
+	}
+	require.NoError(r.t, r.registry.Set(list))
+}
+
 func (r *rig) startAPI(o options) {
 	// Signing in is the page's; a test goes straight to the session.
 	signIn := r.sessions.LoadAndSave(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -346,6 +362,8 @@ type faultyStore struct {
 	lost          bool
 	// plans makes reads of plans fail.
 	plans error
+	// grants, when set, are what agents may use from now on.
+	grants []string
 	// looked counts reads of single operations.
 	looked int
 }
@@ -418,8 +436,16 @@ func (f *faultyStore) AgentByKey(ctx context.Context, key string) (identity.Agen
 	if err := f.read(); err != nil {
 		return identity.Agent{}, err
 	}
-	return f.DB.AgentByKey(ctx, key)
+	a, err := f.DB.AgentByKey(ctx, key)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.grants != nil {
+		a.Tools = f.grants
+	}
+	return a, err
 }
+
+func (f *faultyStore) grant(tools ...string) { f.mu.Lock(); defer f.mu.Unlock(); f.grants = tools }
 
 func (f *faultyStore) Session(ctx context.Context, hash string, now time.Time) (identity.Session, error) {
 	if err := f.read(); err != nil {
