@@ -48,7 +48,8 @@ type Change struct {
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 	// Open counts the unknown operations in the scope of an unfreeze; above zero
-	// it was overridden, and Signature is a JWS over Guard.Statement.
+	// it was overridden, and Signature is a JWS over Guard.Statement. In a restored
+	// row Signature is the signed statement about the restore.
 	Open      int    `json:"open,omitempty"`
 	Signature string `json:"signature,omitempty"`
 }

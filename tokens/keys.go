@@ -51,9 +51,10 @@ func newKey(public ed25519.PublicKey) *key {
 
 // protectedHeader is the constant first part of a token. Its typ is our own, so
 // that no other kind of token can be taken for a commit token (S4).
-func protectedHeader(kid string) string {
-	return encode([]byte(`{"alg":"EdDSA","kid":"` + kid + `","typ":"countersign-commit+jwt"}`))
-}
+func protectedHeader(kid string) string { return statementHeader(kid, commitType) }
+
+// commitType is the typ of commit tokens, which no statement may have.
+const commitType = "countersign-commit+jwt"
 
 // thumbprint is the key id: RFC 7638 over the OKP members of RFC 8037.
 func thumbprint(public ed25519.PublicKey) string {
