@@ -164,8 +164,9 @@ func (s *Service) answer(ctx context.Context, r Request, op ledger.Operation, re
 // outcome waits for the outcome as long as the caller will, never for people.
 func (s *Service) outcome(ctx context.Context, op ledger.Operation, replayed bool, wait time.Duration) Result {
 	settled := func(op ledger.Operation) bool {
-		// An unknown outcome is on the people's list a moment later; then the
-		// answer says whom to wait for.
+		// An unknown outcome is looked into at once: where nobody can be asked it is
+		// on the people's list a moment later, and the answer says whom to wait for;
+		// else the outside system may know before the caller's wait is over.
 		return op.State != ledger.Running && op.State != ledger.Pending && (op.State != ledger.Unknown || op.OnList)
 	}
 	if !settled(op) && wait > 0 {
