@@ -71,8 +71,12 @@ func (l *Ledger) stillWanted(ctx context.Context, op Operation) error {
 		if err != nil {
 			return err
 		}
-		if parent.State != Compensating || parent.Child != op.ID {
-			return withOperation(fault.New(fault.InvalidState, "Another undo of the same operation speaks for it now; it is %s.", parent.State), op)
+		others, err := l.otherUndo(ctx, parent, op.ID)
+		if err != nil {
+			return err
+		}
+		if !speaks(parent, op.ID, others) {
+			return withOperation(fault.New(fault.InvalidState, "Another undo of the same operation took effect after all, or may have; the operation is %s.", parent.State), op)
 		}
 	}
 	if op.Generation > 1 {
@@ -246,7 +250,8 @@ type RetryRequest struct {
 
 // Retry makes a dispatch mark on an unknown operation: the same key and the same
 // bytes once more, for a tool that honours keys, inside its key retention (I4,
-// I6). Only when it returns without error may anything be sent.
+// I6). Only when it returns without error may anything be sent. Beside another
+// operation for the same that took effect after all nothing is; a person is asked.
 func (l *Ledger) Retry(ctx context.Context, op Operation, r RetryRequest) (Operation, error) {
 	now := l.Now()
 	if r.NotAfter.IsZero() || now.After(r.NotAfter) {
@@ -254,6 +259,14 @@ func (l *Ledger) Retry(ctx context.Context, op Operation, r RetryRequest) (Opera
 	}
 	if slices.ContainsFunc(op.Attempts, func(a Attempt) bool { return a.Presumed }) {
 		return op, withOperation(fault.New(fault.InvalidState, "When it was sent first stood in the part of the ledger that is lost, so nobody knows how long the tool remembers the key."), op)
+	}
+	if err := l.stillWanted(ctx, op); err != nil {
+		if fault.Is(err, fault.InvalidState) && op.State == Unknown && !op.OnList {
+			if _, e := l.HandOver(ctx, op.Tenant, op.ID, fault.Of(err).Detail); e != nil && !errors.Is(e, ErrMoved) {
+				return op, e
+			}
+		}
+		return op, err
 	}
 	next := op
 	next.State = Running

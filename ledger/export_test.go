@@ -4,6 +4,9 @@ package ledger
 var (
 	Prove     = prove
 	Concluded = concluded
+
+	FollowUndo = followUndo
+	Speaks     = speaks
 )
 
 // Fold gives the operation with everything that the evidence proves.

@@ -22,7 +22,11 @@ var rules = struct {
 	allowed   func(ledger.State, ledger.Verb, bool, bool) []ledger.State
 	prove     func([]ledger.Attempt, int, tools.Verdict) []ledger.Attempt
 	concluded func([]ledger.Attempt, tools.Verdict) (ledger.Verb, ledger.State)
-}{ledger.Allowed, ledger.Prove, ledger.Concluded}
+	follow    func(parent ledger.Operation, child string, from, to ledger.State, others bool) (ledger.Verb, ledger.Operation)
+	speaks    func(parent ledger.Operation, child string, others bool) bool
+	undoable  func(ledger.Operation) error
+	presumes  bool // a restore presumes an attempt
+}{ledger.Allowed, ledger.Prove, ledger.Concluded, ledger.FollowUndo, ledger.Speaks, ledger.Undoable, true}
 
 // where an attempt's request really is.
 type where byte
@@ -43,21 +47,28 @@ type world struct {
 	ghost    []where
 	// answered: the worker of the current attempt has concluded.
 	answered []bool
-	trail    string // how it was reached, for the report
+	// beyond is where a request of the lost part of the ledger is, of which no
+	// attempt tells.
+	beyond where
+	// via are the states that the last step passed on its way, for the parent of an
+	// undo.
+	via   []ledger.State
+	trail string // how it was reached, for the report
 }
 
 func (w world) key() string {
 	var b strings.Builder
 	b.WriteString(string(w.state))
+	b.WriteByte(byte(w.beyond))
 	for i := range w.attempts {
-		fmt.Fprintf(&b, "|%s%c%v", w.attempts[i].Proof, w.ghost[i], w.answered[i])
+		fmt.Fprintf(&b, "|%s%c%v%v", w.attempts[i].Proof, w.ghost[i], w.answered[i], w.attempts[i].Presumed)
 	}
 	return b.String()
 }
 
 func (w world) next(step string) world {
 	return world{
-		state: w.state, attempts: slices.Clone(w.attempts), ghost: slices.Clone(w.ghost),
+		state: w.state, attempts: slices.Clone(w.attempts), ghost: slices.Clone(w.ghost), beyond: w.beyond,
 		answered: slices.Clone(w.answered), trail: w.trail + " → " + step,
 	}
 }
@@ -70,16 +81,17 @@ func (w world) allowed(v ledger.Verb) []ledger.State {
 
 // possibleEffect: the outside world has, or may still get, an effect.
 func (w world) possibleEffect() bool {
-	return slices.ContainsFunc(w.ghost, func(g where) bool { return g == held || g == flying || g == landed })
+	return slices.ContainsFunc(append(slices.Clone(w.ghost), w.beyond), func(g where) bool { return g == held || g == flying || g == landed })
 }
 
-const maxAttempts = 3
+// maxAttempts bounds the attempts of one operation; a search may set fewer.
+var maxAttempts = 3
 
 // verbs that need no evidence; the search tries each whenever the table allows.
 var plainVerbs = []ledger.Verb{
 	ledger.VerbApprove, ledger.VerbReject, ledger.VerbReopen, ledger.VerbWithdraw, ledger.VerbCancel, ledger.VerbExpire,
 	ledger.VerbRevise, ledger.VerbLoseLease, ledger.VerbHandOver, ledger.VerbCompensate,
-	ledger.VerbCompensated, ledger.VerbGiveUp, ledger.VerbRecompensate, ledger.VerbRestored,
+	ledger.VerbCompensated, ledger.VerbGiveUp, ledger.VerbRecompensate,
 }
 
 // successors lists everything that may happen next. lies lets people state
@@ -93,18 +105,27 @@ func successors(w world, lies bool) []world {
 			out = append(out, n)
 		}
 	}
-	for _, v := range []ledger.Verb{ledger.VerbDispatch, ledger.VerbRetry} {
-		if len(w.allowed(v)) > 0 && len(w.attempts) < maxAttempts {
-			out = append(out, marked(w, string(v)))
+	if len(w.attempts) < maxAttempts {
+		if len(w.allowed(ledger.VerbDispatch)) > 0 {
+			out = append(out, marked(w, string(ledger.VerbDispatch)))
 		}
+		if len(w.allowed(ledger.VerbRetry)) > 0 && !slices.ContainsFunc(w.attempts, func(a ledger.Attempt) bool { return a.Presumed }) {
+			out = append(out, marked(w, string(ledger.VerbRetry)))
+		}
+		out = append(out, restored(w)...)
 	}
 	for i := range w.attempts {
 		out = append(out, outside(w, i)...)
 		if !w.answered[i] {
-			out = append(out, worker(w, i)...)
+			out = append(out, worker(w, i, lies)...)
 		}
 		if w.ghost[i] == landed { // a lookup, a late packet, a webhook
-			out = append(out, evidence(w, i+1, tools.Succeeded, "late evidence"))
+			late := evidence(w, i+1, tools.Succeeded, "late evidence")
+			out = append(out, late)
+			if len(late.via) > 0 { // whoever brought it dies between the two writes
+				late.state, late.via = late.via[0], nil
+				out = append(out, late)
+			}
 		}
 	}
 	return append(out, people(w, lies)...)
@@ -117,6 +138,27 @@ func marked(w world, step string) world {
 	n.ghost = append(n.ghost, held)
 	n.answered = append(n.answered, false)
 	return n
+}
+
+// restored puts a backup in the place of the ledger: what the lost part did nobody
+// knows, so a request may be anywhere.
+func restored(w world) []world {
+	var out []world
+	for _, to := range w.allowed(ledger.VerbRestored) {
+		for _, g := range []where{dropped, flying, landed} {
+			n := w.next("restored")
+			n.state = to
+			if rules.presumes {
+				n.attempts = append(n.attempts, ledger.Attempt{N: len(n.attempts) + 1, Presumed: true})
+				n.ghost = append(n.ghost, g)
+				n.answered = append(n.answered, true)
+			} else {
+				n.beyond = g
+			}
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // outside moves the request of one attempt, whatever the ledger believes.
@@ -142,12 +184,16 @@ func outside(w world, i int) []world {
 
 // worker lets the worker of one attempt say what it saw. What it can see
 // depends on where the request is; it may always see nothing.
-func worker(w world, i int) []world {
+func worker(w world, i int, lies bool) []world {
 	see := func(v tools.Verdict, ghost where, step string) world {
 		n := w.next(step)
 		n.ghost[i] = ghost
 		n.answered[i] = true
 		return weigh(n, i, v)
+	}
+	if lies && (w.ghost[i] == flying || w.ghost[i] == landed) {
+		// A connector that is wrong about its point of no return.
+		return []world{see(tools.NotSent, w.ghost[i], "swear that it was unsent"), see(tools.Unknown, w.ghost[i], "see no answer")}
 	}
 	switch w.ghost[i] {
 	case held:
@@ -184,13 +230,13 @@ func evidence(w world, attempt int, v tools.Verdict, step string) world {
 
 // settle is what AddEvidence does: prove, then resolve or contradict.
 func settle(n world, attempt int, v tools.Verdict) world {
+	contradict := n.allowed(ledger.VerbContradict)
 	n.attempts = rules.prove(n.attempts, attempt, v)
 	verdict := ledger.Judge(n.attempts)
-	if n.state.Void() && verdict == ledger.Succeeded {
-		if to := n.allowed(ledger.VerbContradict); len(to) == 1 {
-			n.state = to[0]
-			n.trail += " → contradict"
-		}
+	if len(contradict) == 1 && verdict == ledger.Succeeded {
+		n.state = contradict[0]
+		n.via = append(n.via, n.state)
+		n.trail += " → contradict"
 	}
 	if n.state == ledger.Unknown && verdict != ledger.Unknown {
 		n.state = verdict
@@ -263,23 +309,27 @@ func TestSearch_NoVoidStateHasAPossibleEffect(t *testing.T) {
 	require.Greater(t, n, 500)
 }
 
-// TestSearch_LateEvidenceAlwaysContradicts: with false statements a void state
-// may hide an effect; then evidence of it is never blocked and brings the
-// operation back.
+// TestSearch_LateEvidenceAlwaysContradicts: with false statements, and connectors
+// that swear falsely that nothing was sent, a void state may hide an effect, and so
+// may one that waits to be sent again; then evidence of it is never blocked and
+// brings the operation back.
 func TestSearch_LateEvidenceAlwaysContradicts(t *testing.T) {
-	hidden := 0
+	hidden := map[ledger.State]int{}
 	search(t, true, func(w world) {
 		i := slices.Index(w.ghost, landed)
-		if !w.state.Void() || i < 0 {
+		waits := w.state == ledger.Pending || w.state == ledger.AwaitingApproval
+		if !w.state.Void() && !waits || i < 0 {
 			return
 		}
-		hidden++
+		hidden[w.state]++
 		require.Equal(t, []ledger.State{ledger.Unknown}, w.allowed(ledger.VerbContradict), w.trail)
 		after := evidence(w, i+1, tools.Succeeded, "late evidence")
 		require.Equal(t, ledger.Succeeded, after.state, after.trail)
 		require.Contains(t, after.trail, "contradict")
 	})
-	require.NotZero(t, hidden, "the search meets a hidden effect")
+	for _, s := range []ledger.State{ledger.Pending, ledger.AwaitingApproval, ledger.Failed, ledger.Rejected, ledger.Expired, ledger.Cancelled} {
+		require.NotZero(t, hidden[s], "the search meets an effect hidden behind %s", s)
+	}
 }
 
 // TestSearch_FindsPlantedMistakes takes one rule away at a time; the search
@@ -323,6 +373,7 @@ func TestSearch_FindsPlantedMistakes(t *testing.T) {
 				return ledger.Allowed(s, v, attempted, false)
 			}
 		},
+		"a restore presumes nothing": func() { rules.presumes = false },
 		"a lost lease means failed": func() {
 			rules.allowed = func(s ledger.State, v ledger.Verb, attempted, touched bool) []ledger.State {
 				if v == ledger.VerbLoseLease && s == ledger.Running {

@@ -143,7 +143,7 @@ var table = []row{
 	{[]State{Compensating}, VerbCompensated, []State{Compensated}, always},
 	{[]State{Compensating}, VerbGiveUp, []State{Succeeded}, always},
 	{[]State{AwaitingApproval, Pending, Failed, Rejected, Expired, Cancelled}, VerbContradict, []State{Unknown}, attempted},
-	{[]State{Succeeded}, VerbRecompensate, []State{Compensating}, always},
+	{[]State{Succeeded, Compensating}, VerbRecompensate, []State{Compensating}, always},
 	{[]State{AwaitingApproval, Pending, Running}, VerbRestored, []State{Unknown}, always},
 }
 

@@ -92,7 +92,7 @@ func (l *Ledger) beside(op, next Operation, verb Verb, ev Event, writeID string)
 
 // endUndo is the parent's move, if any, in the write that moves its undo.
 func (l *Ledger) endUndo(ctx context.Context, child, next Operation, writeID string) ([]Move, error) {
-	ends, contradicted := next.State.Final() && !child.State.Final(), child.State.Void() && next.State == Unknown
+	ends, contradicted := undoEnds(child.State, next.State)
 	if child.Parent == "" || !ends && !contradicted {
 		return nil, nil
 	}
@@ -100,26 +100,70 @@ func (l *Ledger) endUndo(ctx context.Context, child, next Operation, writeID str
 	if err != nil {
 		return nil, err
 	}
-	moved, ev := parent, Event{Actor: Gateway("undo")}
-	var verb Verb
-	switch {
-	case contradicted && parent.State == Succeeded:
-		verb, moved.State, moved.Child = VerbRecompensate, Compensating, child.ID
+	others := false
+	if ends && next.State.Void() && parent.State == Compensating {
+		if others, err = l.otherUndo(ctx, parent, child.ID); err != nil {
+			return nil, err
+		}
+	}
+	verb, moved := followUndo(parent, child.ID, child.State, next.State, others)
+	ev := Event{Actor: Gateway("undo")}
+	switch verb {
+	case "":
+		return nil, nil
+	case VerbRecompensate:
 		ev.Reason = &Reason{Code: "undo_contradicted", Text: "Its undo had ended without effect, and then an effect of it was seen."}
-	case ends && parent.State == Compensating && next.State == Succeeded:
-		verb, moved.State = VerbCompensated, Compensated
+	case VerbCompensated:
 		ev.Reason = &Reason{Code: "undone", Text: child.ID}
-	case ends && parent.State == Compensating && parent.Child == child.ID:
-		verb, moved.State = VerbGiveUp, Succeeded
-		ev.Reason = &Reason{Code: "undo_" + string(next.State), Text: "The undo ended without effect; the effect is still there."}
 	default:
-		return nil, nil // a newer undo speaks for the parent
+		ev.Reason = &Reason{Code: "undo_" + string(next.State), Text: "The undo ended without effect; the effect is still there."}
 	}
 	m, err := l.beside(parent, moved, verb, ev, writeID)
 	if err != nil {
 		return nil, err
 	}
 	return []Move{m}, nil
+}
+
+// undoEnds reports what a move of an undo is to its parent.
+func undoEnds(from, to State) (ends, contradicted bool) {
+	return to.Final() && !from.Final(), from.Void() && to == Unknown
+}
+
+// followUndo says how a parent moves when one of its undos moves; no verb when it
+// doesn't. An effect of any undo counts; an end without one only where no other
+// undo of the parent is live or in doubt. That takes a contradiction, so the other
+// one is proven to have taken place and will say so.
+func followUndo(parent Operation, child string, from, to State, others bool) (Verb, Operation) {
+	ends, contradicted := undoEnds(from, to)
+	switch {
+	case contradicted && parent.State == Succeeded:
+		parent.State, parent.Child = Compensating, child
+		return VerbRecompensate, parent
+	case contradicted && parent.State == Compensating:
+		// Its row moves, so that the newer undo does not end by what was so before.
+		return VerbRecompensate, parent
+	case ends && parent.State == Compensating && to == Succeeded:
+		parent.State = Compensated
+		return VerbCompensated, parent
+	case ends && parent.State == Compensating && !others:
+		parent.State = Succeeded
+		return VerbGiveUp, parent
+	}
+	return "", parent
+}
+
+// otherUndo reports that an undo of the parent besides this one is live, in doubt
+// or done.
+func (l *Ledger) otherUndo(ctx context.Context, parent Operation, child string) (bool, error) {
+	page, err := l.List(ctx, Filter{Tenant: parent.Tenant, Parent: parent.ID, States: PossibleEffect(), Limit: 2})
+	return slices.ContainsFunc(page.Operations, func(op Operation) bool { return op.ID != child }), err
+}
+
+// speaks reports that the parent is being taken back by that undo and no other:
+// only then may it be sent.
+func speaks(parent Operation, child string, others bool) bool {
+	return parent.State == Compensating && parent.Child == child && !others
 }
 
 // RunUndo is the undo of a run as it was evaluated.
