@@ -87,6 +87,7 @@ func (s *Service) UndoRun(ctx context.Context, r UndoRunRequest) (RunPlan, error
 // planRun fills in the items and gives the undos in the order of their dispatch.
 func (s *Service) planRun(ctx context.Context, who policy.Asker, journal ledger.Journal, plan *RunPlan) ([]ledger.Preview, error) {
 	var undoes []ledger.Preview
+	refused := 0
 	effects := journal.Effects()
 	slices.Reverse(effects)
 	for _, e := range effects {
@@ -99,6 +100,9 @@ func (s *Service) planRun(ctx context.Context, who policy.Asker, journal ledger.
 		case len(undoes) == ledger.MaxRunUndo:
 			plan.Stopped = fmt.Sprintf("One undo of a run takes back %d effects at most.", ledger.MaxRunUndo)
 			item.Because = "The plan stops before it."
+		case refused == ledger.MaxRunUndo:
+			plan.Stopped = fmt.Sprintf("%d effects of this run were refused; no more are asked about in one plan. Take older ones back one by one.", refused)
+			item.Because = "The plan stops before it."
 		default:
 			p, err := s.planUndo(ctx, who, e.Operation)
 			switch {
@@ -107,6 +111,9 @@ func (s *Service) planRun(ctx context.Context, who policy.Asker, journal ledger.
 				item.Possible, item.Preview = true, &p
 			case certainly(err):
 				item.Because = fault.Of(err).Detail
+				if asked(err) {
+					refused++
+				}
 			case ours(err):
 				return nil, err
 			default:
@@ -124,6 +131,16 @@ func (s *Service) planRun(ctx context.Context, who policy.Asker, journal ledger.
 func certainly(err error) bool {
 	switch fault.Of(err).Code {
 	case fault.UndoImpossible, fault.ToolRefused, fault.ToolNotGranted, fault.PolicyDenied, fault.RejectedBefore, fault.SchemaViolation:
+		return true
+	}
+	return false
+}
+
+// asked reports that the outside may have been asked before the refusal, which is
+// work that must be bounded (I22).
+func asked(err error) bool {
+	switch fault.Of(err).Code {
+	case fault.ToolRefused, fault.PolicyDenied, fault.SchemaViolation:
 		return true
 	}
 	return false
