@@ -45,6 +45,18 @@ const (
 	EvidenceBoundaryLive  EvidenceBoundary = "live"
 )
 
+// Defines values for FreezeChangeWhat.
+const (
+	FreezeChangeWhatFreeze   FreezeChangeWhat = "freeze"
+	FreezeChangeWhatUnfreeze FreezeChangeWhat = "unfreeze"
+)
+
+// Defines values for FreezeLevel.
+const (
+	FreezeLevelAll FreezeLevel = "all"
+	FreezeLevelNew FreezeLevel = "new"
+)
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -403,6 +415,91 @@ type EmptyRequest = map[string]interface{}
 // EvidenceBoundary `drill` marks synthetic data that must never be taken for real.
 type EvidenceBoundary string
 
+// Freeze A durable stop on dispatches.
+type Freeze struct {
+	// By Who it was.
+	By Principal `json:"by"`
+
+	// Level `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
+	Level  FreezeLevel `json:"level"`
+	Reason string      `json:"reason"`
+
+	// Running What was dispatched before and has no answer yet.
+	Running []OperationSummary `json:"running"`
+
+	// Scope What a freeze stands against: one of the three.
+	Scope FreezeScope `json:"scope"`
+	Since time.Time   `json:"since"`
+
+	// Unknown Outcomes that are not known.
+	Unknown []OperationSummary `json:"unknown"`
+}
+
+// FreezeChange One freeze, or one lifting.
+type FreezeChange struct {
+	At time.Time `json:"at"`
+
+	// By Who it was.
+	By Principal `json:"by"`
+
+	// Level `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
+	Level  FreezeLevel `json:"level,omitempty,omitzero"`
+	Reason string      `json:"reason"`
+
+	// Scope What a freeze stands against: one of the three.
+	Scope FreezeScope `json:"scope"`
+
+	// Signature With `unknown` above 0: a JWS of the gateway over the record.
+	Signature string `json:"signature,omitempty,omitzero"`
+
+	// Unknown How many outcomes were unknown when it was lifted all the same.
+	Unknown int              `json:"unknown"`
+	What    FreezeChangeWhat `json:"what"`
+}
+
+// FreezeChangeWhat defines model for FreezeChange.What.
+type FreezeChangeWhat string
+
+// FreezeHistory defines model for FreezeHistory.
+type FreezeHistory struct {
+	Changes []FreezeChange `json:"changes"`
+
+	// NextCursor Of the next page; absent on the last.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// FreezeLevel `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
+type FreezeLevel string
+
+// FreezeList defines model for FreezeList.
+type FreezeList struct {
+	Freezes []Freeze `json:"freezes"`
+}
+
+// FreezeRequest defines model for FreezeRequest.
+type FreezeRequest struct {
+	// Level `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
+	Level FreezeLevel `json:"level"`
+
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
+	Reason Reason `json:"reason"`
+
+	// Scope What a freeze stands against: one of the three.
+	Scope FreezeScope `json:"scope"`
+}
+
+// FreezeScope What a freeze stands against: one of the three.
+type FreezeScope struct {
+	// Everything Always `true`: every tool of every tenant.
+	Everything bool `json:"everything,omitempty,omitzero"`
+
+	// Tenant Always `true`: every tool of the tenant.
+	Tenant bool `json:"tenant,omitempty,omitzero"`
+
+	// Tool One tool of the tenant.
+	Tool string `json:"tool,omitempty,omitzero"`
+}
+
 // Groups How many members of each group must say yes. `any` stands for every operator who may approve.
 type Groups map[string]int
 
@@ -439,6 +536,18 @@ type JournalEntry struct {
 // KeySet defines model for KeySet.
 type KeySet struct {
 	Keys []PublicKey `json:"keys"`
+}
+
+// LiftRequest defines model for LiftRequest.
+type LiftRequest struct {
+	// Override Lift it although outcomes in its scope are unknown.
+	Override bool `json:"override,omitempty,omitzero"`
+
+	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
+	Reason Reason `json:"reason"`
+
+	// Scope What a freeze stands against: one of the three.
+	Scope FreezeScope `json:"scope"`
 }
 
 // Money Integer minor units of one currency.
@@ -1043,6 +1152,15 @@ type ListApprovalsParams struct {
 	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// ListFreezeHistoryParams defines parameters for ListFreezeHistory.
+type ListFreezeHistoryParams struct {
+	// Cursor Where to go on, as `next_cursor` of the page before said.
+	Cursor Cursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit Largest number of entries on the page.
+	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
 // ListOperationsParams defines parameters for ListOperations.
 type ListOperationsParams struct {
 	// Tool Only operations of this tool.
@@ -1113,6 +1231,12 @@ type DecideApprovalJSONRequestBody = DecisionRequest
 // ReopenApprovalJSONRequestBody defines body for ReopenApproval for application/json ContentType.
 type ReopenApprovalJSONRequestBody = ReopenRequest
 
+// FreezeJSONRequestBody defines body for Freeze for application/json ContentType.
+type FreezeJSONRequestBody = FreezeRequest
+
+// LiftFreezeJSONRequestBody defines body for LiftFreeze for application/json ContentType.
+type LiftFreezeJSONRequestBody = LiftRequest
+
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = CancelRequest
 
@@ -1154,6 +1278,18 @@ type ServerInterface interface {
 	// ReopenApproval Let a rejected ask be asked again
 	// (POST /v1/approvals/{id}/reopen)
 	ReopenApproval(w http.ResponseWriter, r *http.Request, id ApprovalID)
+	// ListFreezes List what is frozen
+	// (GET /v1/freezes)
+	ListFreezes(w http.ResponseWriter, r *http.Request)
+	// Freeze Freeze a tool, the tenant, or everything
+	// (POST /v1/freezes)
+	Freeze(w http.ResponseWriter, r *http.Request)
+	// ListFreezeHistory List who froze and lifted what
+	// (GET /v1/freezes/history)
+	ListFreezeHistory(w http.ResponseWriter, r *http.Request, params ListFreezeHistoryParams)
+	// LiftFreeze Lift a freeze
+	// (POST /v1/freezes/lift)
+	LiftFreeze(w http.ResponseWriter, r *http.Request)
 	// ListOperations Find operations
 	// (GET /v1/operations)
 	ListOperations(w http.ResponseWriter, r *http.Request, params ListOperationsParams)
@@ -1223,6 +1359,30 @@ func (_ Unimplemented) DecideApproval(w http.ResponseWriter, r *http.Request, id
 // ReopenApproval Let a rejected ask be asked again
 // (POST /v1/approvals/{id}/reopen)
 func (_ Unimplemented) ReopenApproval(w http.ResponseWriter, r *http.Request, id ApprovalID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListFreezes List what is frozen
+// (GET /v1/freezes)
+func (_ Unimplemented) ListFreezes(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Freeze Freeze a tool, the tenant, or everything
+// (POST /v1/freezes)
+func (_ Unimplemented) Freeze(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListFreezeHistory List who froze and lifted what
+// (GET /v1/freezes/history)
+func (_ Unimplemented) ListFreezeHistory(w http.ResponseWriter, r *http.Request, params ListFreezeHistoryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// LiftFreeze Lift a freeze
+// (POST /v1/freezes/lift)
+func (_ Unimplemented) LiftFreeze(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1434,6 +1594,94 @@ func (siw *ServerInterfaceWrapper) ReopenApproval(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReopenApproval(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListFreezes operation middleware
+func (siw *ServerInterfaceWrapper) ListFreezes(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListFreezes(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Freeze operation middleware
+func (siw *ServerInterfaceWrapper) Freeze(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Freeze(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListFreezeHistory operation middleware
+func (siw *ServerInterfaceWrapper) ListFreezeHistory(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListFreezeHistoryParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListFreezeHistory(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// LiftFreeze operation middleware
+func (siw *ServerInterfaceWrapper) LiftFreeze(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.LiftFreeze(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2113,6 +2361,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/approvals/{id}/reopen", wrapper.ReopenApproval)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/freezes", wrapper.ListFreezes)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/freezes", wrapper.Freeze)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/freezes/history", wrapper.ListFreezeHistory)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/freezes/lift", wrapper.LiftFreeze)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/operations", wrapper.ListOperations)
 	})
 	r.Group(func(r chi.Router) {
@@ -2237,6 +2497,93 @@ type ReopenApprovalResponseObject interface {
 type ReopenApproval200JSONResponse Approval
 
 func (response ReopenApproval200JSONResponse) VisitReopenApprovalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFreezesRequestObject struct {
+}
+
+type ListFreezesResponseObject interface {
+	VisitListFreezesResponse(w http.ResponseWriter) error
+}
+
+type ListFreezes200JSONResponse FreezeList
+
+func (response ListFreezes200JSONResponse) VisitListFreezesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FreezeRequestObject struct {
+	Body *FreezeJSONRequestBody
+}
+
+type FreezeResponseObject interface {
+	VisitFreezeResponse(w http.ResponseWriter) error
+}
+
+type Freeze200JSONResponse Freeze
+
+func (response Freeze200JSONResponse) VisitFreezeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFreezeHistoryRequestObject struct {
+	Params ListFreezeHistoryParams
+}
+
+type ListFreezeHistoryResponseObject interface {
+	VisitListFreezeHistoryResponse(w http.ResponseWriter) error
+}
+
+type ListFreezeHistory200JSONResponse FreezeHistory
+
+func (response ListFreezeHistory200JSONResponse) VisitListFreezeHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LiftFreezeRequestObject struct {
+	Body *LiftFreezeJSONRequestBody
+}
+
+type LiftFreezeResponseObject interface {
+	VisitLiftFreezeResponse(w http.ResponseWriter) error
+}
+
+type LiftFreeze200JSONResponse FreezeList
+
+func (response LiftFreeze200JSONResponse) VisitLiftFreezeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -2727,6 +3074,18 @@ type StrictServerInterface interface {
 	// ReopenApproval Let a rejected ask be asked again
 	// (POST /v1/approvals/{id}/reopen)
 	ReopenApproval(ctx context.Context, request ReopenApprovalRequestObject) (ReopenApprovalResponseObject, error)
+	// ListFreezes List what is frozen
+	// (GET /v1/freezes)
+	ListFreezes(ctx context.Context, request ListFreezesRequestObject) (ListFreezesResponseObject, error)
+	// Freeze Freeze a tool, the tenant, or everything
+	// (POST /v1/freezes)
+	Freeze(ctx context.Context, request FreezeRequestObject) (FreezeResponseObject, error)
+	// ListFreezeHistory List who froze and lifted what
+	// (GET /v1/freezes/history)
+	ListFreezeHistory(ctx context.Context, request ListFreezeHistoryRequestObject) (ListFreezeHistoryResponseObject, error)
+	// LiftFreeze Lift a freeze
+	// (POST /v1/freezes/lift)
+	LiftFreeze(ctx context.Context, request LiftFreezeRequestObject) (LiftFreezeResponseObject, error)
 	// ListOperations Find operations
 	// (GET /v1/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -2921,6 +3280,118 @@ func (sh *strictHandler) ReopenApproval(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReopenApprovalResponseObject); ok {
 		if err := validResponse.VisitReopenApprovalResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListFreezes operation middleware
+func (sh *strictHandler) ListFreezes(w http.ResponseWriter, r *http.Request) {
+	var request ListFreezesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListFreezes(ctx, request.(ListFreezesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListFreezes")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListFreezesResponseObject); ok {
+		if err := validResponse.VisitListFreezesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Freeze operation middleware
+func (sh *strictHandler) Freeze(w http.ResponseWriter, r *http.Request) {
+	var request FreezeRequestObject
+
+	var body FreezeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Freeze(ctx, request.(FreezeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Freeze")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FreezeResponseObject); ok {
+		if err := validResponse.VisitFreezeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListFreezeHistory operation middleware
+func (sh *strictHandler) ListFreezeHistory(w http.ResponseWriter, r *http.Request, params ListFreezeHistoryParams) {
+	var request ListFreezeHistoryRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListFreezeHistory(ctx, request.(ListFreezeHistoryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListFreezeHistory")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListFreezeHistoryResponseObject); ok {
+		if err := validResponse.VisitListFreezeHistoryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// LiftFreeze operation middleware
+func (sh *strictHandler) LiftFreeze(w http.ResponseWriter, r *http.Request) {
+	var request LiftFreezeRequestObject
+
+	var body LiftFreezeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.LiftFreeze(ctx, request.(LiftFreezeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "LiftFreeze")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LiftFreezeResponseObject); ok {
+		if err := validResponse.VisitLiftFreezeResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

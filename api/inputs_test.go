@@ -140,6 +140,10 @@ var doors = []door{
 	{operation: "listApprovals", method: "GET", path: "/v1/approvals", person: true},
 	{operation: "getApproval", method: "GET", path: "/v1/approvals/" + noApproval, person: true},
 	{operation: "decideApproval", method: "POST", path: "/v1/approvals/" + noApproval + "/decision", body: `{"decision":"approve","shown_digest":"` + someDigest + `"}`, person: true},
+	{operation: "listFreezes", method: "GET", path: "/v1/freezes", person: true},
+	{operation: "freeze", method: "POST", path: "/v1/freezes", body: `{"reason":"r","level":"none","scope":{"tenant":true}}`, person: true},
+	{operation: "liftFreeze", method: "POST", path: "/v1/freezes/lift", body: `{"reason":"r","scope":{"tenant":true}}`, person: true},
+	{operation: "listFreezeHistory", method: "GET", path: "/v1/freezes/history", person: true},
 	{operation: "reopenApproval", method: "POST", path: "/v1/approvals/" + noApproval + "/reopen", body: `{"reason":"r"}`, person: true},
 }
 

@@ -364,6 +364,8 @@ type faultyStore struct {
 	plans error
 	// grants, when set, are what agents may use from now on.
 	grants []string
+	// meanwhile runs before the next change of a guard row.
+	meanwhile func()
 	// looked counts reads of single operations.
 	looked int
 }
@@ -402,6 +404,24 @@ func (f *faultyStore) Open(ctx context.Context, o ledger.Opening) error {
 func (f *faultyStore) Apply(ctx context.Context, t ledger.Transition) error {
 	return f.write(func() error { return f.DB.Apply(ctx, t) })
 }
+
+func (f *faultyStore) ChangeGuard(ctx context.Context, c ledger.GuardChange) (ops []ledger.Operation, err error) {
+	f.mu.Lock()
+	meanwhile := f.meanwhile
+	f.meanwhile = nil
+	f.mu.Unlock()
+	if meanwhile != nil {
+		meanwhile()
+	}
+	err = f.write(func() error {
+		ops, err = f.DB.ChangeGuard(ctx, c)
+		return err
+	})
+	return ops, err
+}
+
+// before runs something just before the next change of a guard row.
+func (f *faultyStore) before(do func()) { f.mu.Lock(); defer f.mu.Unlock(); f.meanwhile = do }
 
 func (f *faultyStore) Ping(ctx context.Context) error {
 	if err := f.read(); err != nil {
