@@ -67,9 +67,12 @@ const (
 
 // typedFreeze is what a form said before it was refused.
 type typedFreeze struct {
-	Form                         string // freeze, or lift and the scope
-	Scope, Level, Reason, Wrong  string
-	BadScope, BadReason, Blocked bool
+	Form                        string // freeze, or lift and the scope
+	Scope, Level, Reason, Wrong string
+	BadScope, BadReason         bool
+	// Blocked: outcomes in the scope are not known, perhaps where this page can't
+	// look.
+	Blocked bool
 }
 
 // freezeStep is one change in the history.
@@ -286,7 +289,7 @@ func (p *Pages) backToFreezes(w http.ResponseWriter, r *http.Request, done strin
 		return
 	}
 	v.Notice = refusal(f)
-	typed.Wrong = f.Detail
+	typed.Wrong, typed.Blocked = f.Detail, f.Code == fault.UnknownsOpen
 	for _, at := range f.Pointers {
 		typed.BadScope = typed.BadScope || at.Pointer == "/scope"
 		typed.BadReason = typed.BadReason || at.Pointer == "/reason"
