@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 // model is the contract in forty lines of maps: what a store must hold and
@@ -31,6 +32,8 @@ type model struct {
 	moved    []ledger.Transition           // applied, to be repeated
 	changed  []ledger.GuardChange          // applied, to be repeated
 	history  map[string][]ledger.Operation // old rows, to lose with
+	runs     map[string]ledger.RunHead
+	writes   map[string]string // the operation that a write is found by
 }
 
 var modelCases = []testCase{
@@ -41,6 +44,7 @@ var modelCases = []testCase{
 			m := &model{
 				w: w, tenant: fmt.Sprintf("tenant-%d", runs), previews: map[string]ledger.Preview{}, events: map[string]int{},
 				evidence: map[string][]string{}, words: map[string]bool{}, plans: map[string]int{}, history: map[string][]ledger.Operation{},
+				runs: map[string]ledger.RunHead{}, writes: map[string]string{},
 			}
 			t.Repeat(map[string]func(*rapid.T){
 				"":            m.check,
@@ -59,7 +63,10 @@ var modelCases = []testCase{
 	}},
 }
 
-var modelKeys = []string{"a", "b", "c"}
+var (
+	modelKeys = []string{"a", "b", "c"}
+	modelRuns = []string{"r1", "r2"}
+)
 
 func (m *model) head(key string) (ledger.Operation, bool) {
 	for _, op := range slices.Backward(m.ops) {
@@ -123,6 +130,7 @@ func (m *model) open(t *rapid.T) {
 	o := m.w.opening(p, rapid.SampledFrom(ledger.States).Draw(t, "state"))
 	o.Epoch = m.epoch - int64(rapid.IntRange(0, 1).Draw(t, "epochs behind"))
 	n := &o.New[0]
+	m.placed(t, n)
 	if was := m.history[head.ID]; exists && len(was) > 0 && rapid.Bool().Draw(t, "old head") {
 		n.Head.Operation = rapid.SampledFrom(was).Draw(t, "head")
 	} else if rapid.IntRange(0, 4).Draw(t, "no head") > 0 {
@@ -147,12 +155,111 @@ func (m *model) open(t *rapid.T) {
 	case !n.NotAfter.IsZero() && now.After(n.NotAfter):
 		want = string(ledger.TooLate)
 	}
-	m.agree(t, want, m.w.Store.Open(m.w.ctx, o))
-	if want == "" {
-		m.ops = append(m.ops, n.Operation)
-		m.events[n.Operation.ID], m.plans[n.Operation.ID] = 1, 1
-		m.opened = append(m.opened, o)
+	if want == "" && n.Operation.Goal != nil {
+		if holder := m.holder(*n.Operation.Goal); holder.ID != n.GoalHead.Operation.ID || holder.Version != n.GoalHead.Operation.Version {
+			want = string(ledger.GoalMoved)
+		}
 	}
+	if want == "" && n.Operation.Run != nil && m.runs[n.Operation.Run.ID].Closed() {
+		want = string(ledger.RunClosed)
+	}
+	lost := false
+	if want == "" {
+		o.Moves, lost = m.beside(t, o.WriteID)
+		if lost {
+			want = "lost"
+		} else {
+			o.CloseRun, want = m.closing(t, n.Operation)
+		}
+	}
+	m.agree(t, want, m.w.Store.Open(m.w.ctx, o))
+	if want != "" {
+		return
+	}
+	m.ops = append(m.ops, n.Operation)
+	m.events[n.Operation.ID], m.plans[n.Operation.ID] = 1, 1
+	m.opened = append(m.opened, o)
+	m.writes[o.WriteID] = n.Operation.ID
+	m.moveBeside(o.Moves)
+	if run := n.Operation.Run; run != nil {
+		h := m.runs[run.ID]
+		h.Tenant, h.Agent, h.ID, h.Newest = m.tenant, n.Operation.Agent.ID, run.ID, n.Operation.CreatedAt
+		h.Operations++
+		m.runs[run.ID] = h
+	}
+	if c := o.CloseRun; c != nil {
+		h := m.runs[c.ID]
+		h.ClosedAt, h.ClosedBy, h.Closing = c.ClosedAt, c.ClosedBy, c.Closing
+		m.runs[c.ID] = h
+	}
+}
+
+// placed puts a new operation in a run, and gives it a goal, now and then.
+func (m *model) placed(t *rapid.T, n *ledger.NewOperation) {
+	if run := rapid.SampledFrom(append([]string{""}, modelRuns...)).Draw(t, "run"); run != "" {
+		n.Operation.Run, n.OpenRun = &ledger.Run{ID: run}, true
+	}
+	if rapid.IntRange(0, 2).Draw(t, "goal") == 0 {
+		goal := theGoal
+		n.Operation.Goal, n.GoalHead.Operation = &goal, m.holder(goal)
+		if was := m.history[n.GoalHead.Operation.ID]; len(was) > 0 && rapid.IntRange(0, 3).Draw(t, "old holder") == 0 {
+			n.GoalHead.Operation = rapid.SampledFrom(was).Draw(t, "holder")
+		}
+	}
+}
+
+func (m *model) holder(goal tools.Goal) ledger.Operation {
+	for _, op := range slices.Backward(m.ops) {
+		if op.Goal != nil && *op.Goal == goal {
+			return op
+		}
+	}
+	return ledger.Operation{}
+}
+
+// beside draws a move of another operation, and says whether it comes too late.
+func (m *model) beside(t *rapid.T, writeID string, but ...string) (moves []ledger.Move, lost bool) {
+	others := slices.DeleteFunc(slices.Clone(m.ops), func(op ledger.Operation) bool { return slices.Contains(but, op.ID) })
+	if len(others) == 0 || rapid.IntRange(0, 2).Draw(t, "beside") > 0 {
+		return nil, false
+	}
+	cur := rapid.SampledFrom(others).Draw(t, "other")
+	from := cur
+	if was := m.history[cur.ID]; len(was) > 0 && rapid.IntRange(0, 2).Draw(t, "late beside") == 0 {
+		from = rapid.SampledFrom(was).Draw(t, "old row beside")
+	}
+	state := rapid.SampledFrom(ledger.States).Draw(t, "state beside")
+	return []ledger.Move{m.w.beside(from, writeID, ledger.VerbCompensate, to(state))}, from.Version != cur.Version
+}
+
+func (m *model) moveBeside(moves []ledger.Move) {
+	for _, mv := range moves {
+		i := slices.IndexFunc(m.ops, func(op ledger.Operation) bool { return op.ID == mv.Operation.ID })
+		m.history[mv.Operation.ID] = append(m.history[mv.Operation.ID], m.ops[i])
+		m.ops[i] = mv.Operation
+		m.events[mv.Operation.ID]++
+	}
+}
+
+// closing draws the closing of a run, and what it is answered with.
+func (m *model) closing(t *rapid.T, born ledger.Operation) (*ledger.RunHead, string) {
+	if rapid.IntRange(0, 4).Draw(t, "closes") > 0 {
+		return nil, ""
+	}
+	id := rapid.SampledFrom(modelRuns).Draw(t, "closed run")
+	h := m.runs[id]
+	grown := h.Operations
+	if born.Run != nil && born.Run.ID == id { // it is counted before its run is closed
+		grown++
+	}
+	c := m.w.closing(ledger.RunHead{Tenant: m.tenant, Agent: born.Agent.ID, ID: id, Operations: h.Operations + rapid.IntRange(0, 1).Draw(t, "as it grew")})
+	switch {
+	case h.Closed():
+		return c, string(ledger.RunClosed)
+	case grown == 0 || c.Operations != grown:
+		return c, string(ledger.RunMoved)
+	}
+	return c, ""
 }
 
 func (m *model) apply(t *rapid.T) {
@@ -196,6 +303,9 @@ func (m *model) apply(t *rapid.T) {
 		tr.Guard = &g
 	}
 
+	late := false
+	tr.Also, late = m.beside(t, tr.WriteID, cur.ID)
+
 	want := ""
 	switch {
 	case from.Version != cur.Version:
@@ -204,6 +314,8 @@ func (m *model) apply(t *rapid.T) {
 		want = string(ledger.EpochMoved)
 	case word != "" && m.words[word]:
 		want = string(ledger.AlreadyDecided)
+	case late:
+		want = "lost"
 	}
 	m.agree(t, want, m.w.Store.Apply(m.w.ctx, tr))
 	if want != "" {
@@ -212,6 +324,8 @@ func (m *model) apply(t *rapid.T) {
 	m.history[cur.ID] = append(m.history[cur.ID], cur)
 	m.ops[i] = tr.Operation
 	m.events[cur.ID]++
+	m.writes[tr.WriteID] = cur.ID
+	m.moveBeside(tr.Also)
 	m.moved = append(m.moved, tr)
 	if word != "" {
 		m.words[word] = true
@@ -308,8 +422,18 @@ func (m *model) check(t *rapid.T) {
 		m.agree(t, "", err)
 		found, err := w.Store.ByWrite(w.ctx, op.WriteID)
 		m.agree(t, "", err)
-		m.equal(t, op, found)
+		m.equal(t, m.find(m.writes[op.WriteID]), found)
 	}
+	for _, run := range modelRuns {
+		want := m.runs[run]
+		want.Tenant, want.Agent, want.ID = m.tenant, "agent-1", run
+		h, err := w.Store.RunHead(w.ctx, m.tenant, "agent-1", run)
+		m.agree(t, "", err)
+		m.equal(t, want, h)
+	}
+	holder, err := w.Store.Goal(w.ctx, m.tenant, theGoal)
+	m.agree(t, "", err)
+	m.equal(t, m.holder(theGoal), holder.Operation)
 	evs, err := w.Store.EventsAfter(w.ctx, m.tenant, 0, total+1)
 	m.agree(t, "", err)
 	m.equal(t, total, len(evs))
