@@ -79,10 +79,8 @@ func TestProblem_Examples(t *testing.T) {
 	}
 	// Methods have no place of their own in the contract.
 	covered["method_not_allowed"] = true
-	// These are met on the page and by the command line only: the API has no route
-	// for runs, freezes and undos yet, and goals and closed runs of its two phases
-	// stand in the tests of commit and preview.
-	for _, code := range []string{"run_not_found", "freeze_not_found", "goal_taken", "run_closed", "run_live", "unknowns_open", "undo_impossible"} {
+	// That a goal is taken stands in the tests of commit and preview.
+	for _, code := range []string{"goal_taken"} {
 		covered[code] = true
 	}
 	require.Equal(t, codes(t), slices.Sorted(maps.Keys(covered)))

@@ -114,14 +114,17 @@ func (d *drill) onStage(ctx context.Context, dir string, play func(context.Conte
 }
 
 // drillAgent is an agent of the REST API.
-type drillAgent struct{ client *client }
+type drillAgent struct {
+	name   string
+	client *client
+}
 
 func (s *drillStage) newAgent(ctx context.Context, name string) (*drillAgent, error) {
 	_, key, err := s.g.identity.CreateAgent(ctx, tenant, name, identity.BuiltinOwner, []string{identity.AllTools})
 	if err != nil {
 		return nil, err
 	}
-	return &drillAgent{client: &client{base: s.base, key: key, http: &http.Client{Timeout: time.Minute}}}, nil
+	return &drillAgent{name: name, client: &client{base: s.base, key: key, http: &http.Client{Timeout: time.Minute}}}, nil
 }
 
 // answer is a preview or an operation, whichever came.
@@ -220,10 +223,16 @@ func (s *drillStage) undo(ctx context.Context, id string) (string, error) {
 // drillPatience bounds how long the drill waits for what must come by itself.
 const drillPatience = 90 * time.Second
 
-// settled waits until an operation is final.
+// settled waits until an operation is final. It is the one agent's or the other's.
 func (s *drillStage) settled(ctx context.Context, id string) (operationDoc, error) {
+	asker := s.agent
+	if op, err := s.g.ledger.Operation(ctx, tenant, id); err != nil {
+		return operationDoc{}, err
+	} else if op.Agent.Name == s.other.name {
+		asker = s.other
+	}
 	for end := time.Now().Add(drillPatience); ; {
-		op, err := s.agent.operation(ctx, id, 5*time.Second)
+		op, err := asker.operation(ctx, id, 5*time.Second)
 		if err != nil || ledger.State(op.State).Final() {
 			return op, err
 		}
