@@ -13,7 +13,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"countersign/ledger"
 	"countersign/tokens"
@@ -293,14 +292,15 @@ type guardRows struct {
 	tenant string
 	last   ledger.Guard
 	hashes map[string]map[int64]string
-	at     map[string]int // the line of a tenant's newest row
+	// restored are the statements about restores that stand in rows.
+	restored map[string]bool
 }
 
 // guard checks one guard row: the rows of a tenant form a chain.
 func (v *verifier) guard(g ledger.Guard) {
 	rows := &v.guards
 	if rows.hashes == nil {
-		rows.hashes, rows.at = map[string]map[int64]string{}, map[string]int{}
+		rows.hashes, rows.restored = map[string]map[int64]string{}, map[string]bool{}
 	}
 	entry := fmt.Sprintf("guard row %d of tenant %s", g.Epoch, g.Tenant)
 	before := rows.last
@@ -331,7 +331,6 @@ func (v *verifier) guard(g ledger.Guard) {
 	}
 	v.guardStatement(g, entry)
 	rows.hashes[g.Tenant][g.Epoch] = g.Hash
-	rows.at[g.Tenant] = v.n
 	rows.last = g
 }
 
@@ -342,12 +341,20 @@ func (v *verifier) guardStatement(g ledger.Guard, entry string) {
 	c := g.Change
 	switch {
 	case c.What == restoredChange && c.Signature != "":
+		v.guards.restored[c.Signature] = true
 		r, err := readRecovery(v.keys, c.Signature)
 		switch {
 		case err != nil && !errors.Is(err, tokens.ErrUnknownKey):
 			v.bad(BadSignature, entry, "The statement about the restore is not what was signed.")
-		case err != nil || r.Ledger != v.header.Ledger:
-			v.report.note("%s tells of a restore at %s; the key that signed it is not in the key set.", entry, c.At.Format(time.RFC3339))
+		case err != nil:
+			// The checkpoints cover the row, and with it what it says.
+			if r, err = unverifiedRecovery(c.Signature); err != nil || r.Ledger != v.header.Ledger {
+				v.bad(Altered, entry, "Its statement about the restore can't be read, or is about another ledger.")
+				return
+			}
+			v.recovered(r, false)
+		case r.Ledger != v.header.Ledger:
+			v.bad(Altered, entry, "Its statement about the restore is about another ledger.")
 		default:
 			v.recovered(r, false)
 		}

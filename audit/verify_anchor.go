@@ -3,6 +3,8 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"countersign/tokens"
@@ -58,28 +60,44 @@ func (v *verifier) anchor(records []Record) {
 	}
 }
 
-// recoveries finds the records that a restore cut off: those behind the checkpoint
-// that it kept, before the record that tells of it. Its statement counts when a key
-// of the set signed it, or when the ledger's own history tells the same, which a
-// checkpoint covers.
+// recoveries finds the records that a restore cut off: those that stand before the
+// record which tells of it and are not in the ledger. They are excused when they are
+// newer than the checkpoint that was kept, or when the statement names the anchor's
+// newest of them; all others stay findings. The statement counts when a key of the
+// set signed it, or when the ledger's own history, which a checkpoint covers, has it.
 func (v *verifier) recoveries(records []Record) map[int]bool {
 	lost := map[int]bool{}
 	for i, r := range records {
 		if r.Recovery == "" {
 			continue
 		}
+		entry := fmt.Sprintf("recovery at checkpoint %d", r.Checkpoint.N)
 		told, err := readRecovery(v.keys, r.Recovery)
+		if errors.Is(err, tokens.ErrUnknownKey) && v.guards.restored[r.Recovery] {
+			told, err = unverifiedRecovery(r.Recovery)
+		}
 		if err != nil || told.Ledger != v.header.Ledger {
-			v.inAnchor(i, BadSignature, fmt.Sprintf("recovery at checkpoint %d", r.Checkpoint.N), "The statement about the restore was not signed by a key of the key set.")
+			v.inAnchor(i, BadSignature, entry, "The statement about the restore was not signed by a key of the key set.")
 			continue
 		}
 		v.recovered(told, true)
+		named := i > 0 && slices.ContainsFunc(told.Lost, func(l Lost) bool { return l.Hash == records[i-1].Checkpoint.Hash })
+		from, to := int64(0), int64(0)
 		for before := range i {
-			if c := records[before].Checkpoint; c.N > told.Kept.N {
-				lost[before] = true
+			c := records[before].Checkpoint
+			if v.seals.byN[c.N] == c.Hash || lost[before] || c.N < v.header.After.N || !named && c.N <= told.Kept.N {
+				continue
 			}
+			lost[before] = true
+			if from == 0 {
+				from = c.N
+			}
+			to = c.N
 		}
-		v.report.note("Rolled back and recovered at %s: the ledger was put back to checkpoint %d (event %d). %s", told.At.Format(time.RFC3339), told.Kept.N, told.Kept.Seq, lostText(told.Lost))
+		v.report.note("Rolled back and recovered at %s: the ledger was put back, and had kept checkpoint %d (event %d). %s", told.At.Format(time.RFC3339), told.Kept.N, told.Kept.Seq, lostText(told.Lost))
+		if from > 0 {
+			v.report.note("The checkpoints %d to %d of the anchor are not in the ledger any more; what they covered is lost from it.", from, to)
+		}
 	}
 	return lost
 }
@@ -88,11 +106,11 @@ func lostText(lost []Lost) string {
 	if len(lost) == 0 {
 		return "No anchor held more."
 	}
-	text := ""
-	for _, l := range lost {
-		text += fmt.Sprintf("The anchor %s held checkpoint %d (event %d) of %s. ", l.Anchor, l.N, l.Seq, l.At.Format(time.RFC3339))
+	held := make([]string, len(lost))
+	for i, l := range lost {
+		held[i] = fmt.Sprintf("The anchor %s held checkpoint %d (event %d) of %s.", l.Anchor, l.N, l.Seq, l.At.Format(time.RFC3339))
 	}
-	return text + "What lies between is lost from the ledger."
+	return strings.Join(held, " ")
 }
 
 func (v *verifier) inAnchor(i int, kind Kind, entry, format string, args ...any) {

@@ -15,7 +15,9 @@ type rows struct {
 	line int
 	// proven: evidence names the effect that the row names.
 	proven bool
-	seen   map[string]int64 // operations by key and generation, for doubles
+	// strange counts decisions that no event tells of.
+	strange int
+	seen    map[string]int64 // operations by key and generation, for doubles
 }
 
 // operation checks one operation's row against its events.
@@ -23,7 +25,7 @@ func (v *verifier) operation(op ledger.Operation) {
 	v.closeRow()
 	entry := "operation " + op.ID
 	h := v.chain.heads[op.ID]
-	v.rows.op, v.rows.head, v.rows.line, v.rows.proven = op, h, v.n, false
+	v.rows.op, v.rows.head, v.rows.line, v.rows.proven, v.rows.strange = op, h, v.n, false, 0
 	switch {
 	case h == nil:
 		v.bad(Missing, entry, "There is no event of it.")
@@ -82,6 +84,7 @@ func (v *verifier) decision(d ledger.Decision) {
 	w := word(d.Verb, d.Person, d.Round, d.Digest)
 	switch told, there := h.words[w]; {
 	case !there && v.chain.whole:
+		v.rows.strange++
 		v.bad(Altered, entry, "No event tells of it: %s in round %d.", d.Verb, d.Round)
 	case told:
 		v.bad(Doubled, entry, "It stands twice.")
@@ -120,7 +123,11 @@ func (v *verifier) closeRow() {
 	}
 	entry := "operation " + op.ID
 	for _, w := range sorted(h.words) {
-		if !h.words[w] {
+		switch {
+		case h.words[w]:
+		case v.rows.strange > 0:
+			v.rows.strange-- // it is there, as another's word or about something else
+		default:
 			v.badAt(v.rows.line, Missing, entry, "A decision that an event tells of is missing.")
 		}
 	}

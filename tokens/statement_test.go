@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +24,7 @@ func TestStatement_VerifiesWithThePublishedKeys(t *testing.T) {
 	w := newWorld(t)
 	signed := sign(t, w, receiptType, `{"a":1}`)
 	w.rotate(t)
+	rotated := w.clock.now().Truncate(time.Second)
 	later := sign(t, w, receiptType, `{"a":2}`)
 	require.NotEqual(t, strings.Split(signed, ".")[0], strings.Split(later, ".")[0])
 
@@ -37,7 +39,7 @@ func TestStatement_VerifiesWithThePublishedKeys(t *testing.T) {
 	}
 
 	// A retired key verifies for the retention, and not a moment longer.
-	w.clock.advance(tokens.DefaultRetention - 1)
+	w.clock.advance(rotated.Add(tokens.DefaultRetention).Sub(w.clock.now()) - 1)
 	_, _, err = w.keys.PublicKeys(w.clock.now()).Verify(receiptType, signed)
 	require.NoError(t, err)
 	w.clock.advance(1)
