@@ -28,8 +28,9 @@ type Call struct {
 
 // Hook stands around each call. It returns nil when effect was run and its own
 // answer is the caller's; any error it returns is the caller's answer, whether
-// or not effect was or will be run. An effect may be run more than once.
-type Hook func(ctx context.Context, c Call, effect func()) error
+// or not effect was or will be run. An effect may be run more than once; it
+// gives the store's own answer.
+type Hook func(ctx context.Context, c Call, effect func() error) error
 
 // Change is one applied write, as an observer sees it.
 type Change struct {
@@ -62,6 +63,7 @@ type State struct {
 
 	mu          sync.Mutex
 	observe     func(Change)
+	changes     []Change // not told yet
 	ledgerID    string
 	previews    map[string]ledger.Preview // by tenant and id
 	order       []*row                    // operations in the order of birth
@@ -99,7 +101,7 @@ type guardRow struct {
 }
 
 // NewState returns an empty state. now is the store's own clock; observe, unless
-// nil, is told of every applied write while the state is locked.
+// nil, is told of every applied write behind it, by whoever ran its effect.
 func NewState(now func() time.Time, observe func(Change)) *State {
 	return &State{
 		now: now, observe: observe,
@@ -111,10 +113,7 @@ func NewState(now func() time.Time, observe func(Change)) *State {
 // Open gives a handle whose calls go through hook; nil lets them pass.
 func (s *State) Open(hook Hook) *Store {
 	if hook == nil {
-		hook = func(_ context.Context, _ Call, effect func()) error {
-			effect()
-			return nil
-		}
+		hook = func(_ context.Context, _ Call, effect func() error) error { return effect() }
 	}
 	return &Store{state: s, hook: hook}
 }
@@ -139,6 +138,34 @@ func (s *State) Operations() []ledger.Operation {
 		out[i] = r.op
 	}
 	return out
+}
+
+// Any reports whether the function says so of some operation, while nothing is
+// written. It must not change it.
+func (s *State) Any(says func(*ledger.Operation) bool) bool {
+	for _, r := range s.rows() {
+		if says(&r.op) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) rows() []*row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order
+}
+
+// Now gives an operation as it stands; a zero one when there is none. It must not
+// be changed.
+func (s *State) Now(id string) *ledger.Operation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.byID[id]; r != nil {
+		return &r.op
+	}
+	return &ledger.Operation{}
 }
 
 // Plan gives the plan of one round, as it is kept; it must not be changed.
@@ -175,15 +202,29 @@ func (s *Store) call(ctx context.Context, c Call, fn func(*State) error) error {
 		return err
 	}
 	var answer error
-	told := s.hook(ctx, c, func() {
-		s.state.mu.Lock()
-		defer s.state.mu.Unlock()
-		answer = fn(s.state)
+	told := s.hook(ctx, c, func() error {
+		answer = s.state.run(fn)
+		return answer
 	})
 	if told != nil {
 		return told // the effect may still be run: answer is not looked at
 	}
 	return answer
+}
+
+// run runs one effect and tells the observer what it changed.
+func (s *State) run(fn func(*State) error) error {
+	s.mu.Lock()
+	err := fn(s)
+	changes := s.changes
+	s.changes = nil
+	s.mu.Unlock()
+	if s.observe != nil {
+		for _, c := range changes {
+			s.observe(c)
+		}
+	}
+	return err
 }
 
 // Close implements ledger.Store; it closes this handle only.

@@ -55,7 +55,7 @@ type badWrite struct {
 
 type waiting struct {
 	call   simstore.Call
-	effect func()
+	effect func() error
 	answer chan error
 }
 
@@ -67,10 +67,9 @@ func newFaults() *faults {
 
 var errLost = &ledger.Ambiguous{Err: errors.New("the answer was lost")}
 
-func (f *faults) hook(ctx context.Context, c simstore.Call, effect func()) error {
+func (f *faults) hook(ctx context.Context, c simstore.Call, effect func() error) error {
 	if !c.Write {
-		effect()
-		return nil
+		return effect()
 	}
 	w := &waiting{call: c, effect: effect, answer: make(chan error, 1)}
 	f.mu.Lock()
@@ -117,14 +116,14 @@ func (f *faults) runGroup() {
 				continue
 			}
 		}
+		var answer error
 		if how != failed {
-			w.effect()
+			answer = w.effect()
 		}
-		if how == fine {
-			w.answer <- nil
-		} else {
-			w.answer <- errLost
+		if how != fine {
+			answer = errLost
 		}
+		w.answer <- answer
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"countersign/tools"
 )
 
-// tx is a write under way: what it did so far can be taken back, and observers
-// are told only when all of it is done.
+// tx is a write under way: what it did so far can be taken back, and the observer
+// is told only when all of it is done.
 type tx struct {
 	*State
 	undo    []func()
@@ -28,11 +28,7 @@ func (s *State) atomic(fn func(*tx) error) error {
 		}
 		return err
 	}
-	if s.observe != nil {
-		for _, c := range t.changes {
-			s.observe(c)
-		}
-	}
+	s.changes = append(s.changes, t.changes...)
 	return nil
 }
 
