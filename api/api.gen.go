@@ -228,6 +228,12 @@ const (
 	ToolLookupStrong   ToolLookup = "strong"
 )
 
+// Defines values for ExportOperationsParamsFormat.
+const (
+	ExportOperationsParamsFormatCsv   ExportOperationsParamsFormat = "csv"
+	ExportOperationsParamsFormatJsonl ExportOperationsParamsFormat = "jsonl"
+)
+
 // AllowedAction defines model for AllowedAction.
 type AllowedAction string
 
@@ -1182,6 +1188,21 @@ type ListOperationsParams struct {
 	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// ExportOperationsParams defines parameters for ExportOperations.
+type ExportOperationsParams struct {
+	// State Only operations in this state. May stand several times; any of them matches.
+	State []OperationState `form:"state,omitempty" json:"state,omitempty,omitzero"`
+
+	// Tool Only operations of this tool. Empty stands for every tool.
+	Tool string `form:"tool,omitempty" json:"tool,omitempty,omitzero"`
+
+	// Format The form of the file.
+	Format ExportOperationsParamsFormat `form:"format,omitempty" json:"format,omitempty,omitzero"`
+}
+
+// ExportOperationsParamsFormat defines parameters for ExportOperations.
+type ExportOperationsParamsFormat string
+
 // GetOperationParams defines parameters for GetOperation.
 type GetOperationParams struct {
 	// Wait How many seconds the answer may wait for news.
@@ -1293,6 +1314,9 @@ type ServerInterface interface {
 	// ListOperations Find operations
 	// (GET /v1/operations)
 	ListOperations(w http.ResponseWriter, r *http.Request, params ListOperationsParams)
+	// ExportOperations Export operations to a file
+	// (GET /v1/operations/export)
+	ExportOperations(w http.ResponseWriter, r *http.Request, params ExportOperationsParams)
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(w http.ResponseWriter, r *http.Request, id OperationID, params GetOperationParams)
@@ -1389,6 +1413,12 @@ func (_ Unimplemented) LiftFreeze(w http.ResponseWriter, r *http.Request) {
 // ListOperations Find operations
 // (GET /v1/operations)
 func (_ Unimplemented) ListOperations(w http.ResponseWriter, r *http.Request, params ListOperationsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExportOperations Export operations to a file
+// (GET /v1/operations/export)
+func (_ Unimplemented) ExportOperations(w http.ResponseWriter, r *http.Request, params ExportOperationsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1780,6 +1810,65 @@ func (siw *ServerInterfaceWrapper) ListOperations(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListOperations(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportOperations operation middleware
+func (siw *ServerInterfaceWrapper) ExportOperations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportOperationsParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tool" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tool", r.URL.Query(), &params.Tool, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tool"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tool", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportOperations(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2391,6 +2480,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/operations/{id}/undo/preview", wrapper.PreviewUndo)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/export", wrapper.ExportOperations)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/runs/{run}", wrapper.GetRun)
 	})
 	r.Group(func(r chi.Router) {
@@ -2614,6 +2706,85 @@ func (response ListOperations200JSONResponse) VisitListOperationsResponse(w http
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportOperationsRequestObject struct {
+	Params ExportOperationsParams
+}
+
+type ExportOperationsResponseObject interface {
+	VisitExportOperationsResponse(w http.ResponseWriter) error
+}
+
+type ExportOperations200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type ExportOperations200ApplicationJsonlResponse struct {
+	Body          io.Reader
+	Headers       ExportOperations200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportOperations200ApplicationJsonlResponse) VisitExportOperationsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/jsonl")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportOperations200TextCsvResponse struct {
+	Body          io.Reader
+	Headers       ExportOperations200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportOperations200TextCsvResponse) VisitExportOperationsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
 	return err
 }
 
@@ -3089,6 +3260,9 @@ type StrictServerInterface interface {
 	// ListOperations Find operations
 	// (GET /v1/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
+	// ExportOperations Export operations to a file
+	// (GET /v1/operations/export)
+	ExportOperations(ctx context.Context, request ExportOperationsRequestObject) (ExportOperationsResponseObject, error)
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(ctx context.Context, request GetOperationRequestObject) (GetOperationResponseObject, error)
@@ -3418,6 +3592,32 @@ func (sh *strictHandler) ListOperations(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListOperationsResponseObject); ok {
 		if err := validResponse.VisitListOperationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportOperations operation middleware
+func (sh *strictHandler) ExportOperations(w http.ResponseWriter, r *http.Request, params ExportOperationsParams) {
+	var request ExportOperationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportOperations(ctx, request.(ExportOperationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportOperations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportOperationsResponseObject); ok {
+		if err := validResponse.VisitExportOperationsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -153,7 +153,7 @@ var (
 		if err != nil {
 			panic(err)
 		}
-		for _, kind := range []string{"text/html", "text/javascript", "text/css", "application/yaml"} {
+		for _, kind := range []string{"text/html", "text/javascript", "text/css", "text/csv", "application/jsonl", "application/yaml"} {
 			openapi3filter.RegisterBodyDecoder(kind, openapi3filter.FileBodyDecoder)
 		}
 		openapi3filter.RegisterBodyDecoder("application/jwk-set+json", openapi3filter.JSONBodyDecoder)

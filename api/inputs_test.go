@@ -129,6 +129,7 @@ var doors = []door{
 	{operation: "previewTool", method: "POST", path: "/v1/tools/hold_order/preview", body: `{"args":{"order_id":"ord_1001"}}`},
 	{operation: "commitTool", method: "POST", path: "/v1/tools/hold_order/commit", body: `{"commit_token":"a.b.c"}`},
 	{operation: "listOperations", method: "GET", path: "/v1/operations"},
+	{operation: "exportOperations", method: "GET", path: "/v1/operations/export", person: true},
 	{operation: "getOperation", method: "GET", path: "/v1/operations/" + noOperation},
 	{operation: "cancelOperation", method: "POST", path: "/v1/operations/" + noOperation + "/cancel", body: `{"reason":"r"}`},
 	{operation: "resolveOperation", method: "POST", path: "/v1/operations/" + noOperation + "/resolve", body: `{"outcome":"happened","effect_id":"e","reason":"r"}`, person: true},

@@ -10,10 +10,14 @@ import (
 )
 
 // visible reports whether the caller may see an operation of their tenant: an
-// agent its own, an operator all (S15).
+// agent its own and the undos that it asked for, an operator all (S15).
 func visible(op ledger.Operation, who principal) bool {
-	return who.operator != nil || op.Agent.ID == who.agent.ID
+	return who.operator != nil || op.Agent.ID == who.agent.ID || askedFor(op, who.agent.ID)
 }
+
+// askedFor reports that an undo was asked for by that agent or person, and not by
+// the agent that did what it takes back.
+func askedFor(op ledger.Operation, id string) bool { return op.AskedBy != nil && op.AskedBy.ID == id }
 
 // summary is an operation as the ledger's row tells it. said are the decisions
 // of people, where they were read.
@@ -36,7 +40,7 @@ func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decis
 		o.AskedBy = Principal{ID: op.AskedBy.ID, Name: op.AskedBy.Name}
 	}
 	// Run and call are the words of the agent that asked.
-	if op.Run != nil && mine {
+	if op.Run != nil && (who.operator != nil || op.Agent.ID == who.agent.ID) {
 		o.Run = Run{ID: op.Run.ID, Step: op.Run.Step, Call: op.Run.Call}
 		o.ToolCallID = op.Run.Call
 	}
@@ -126,7 +130,8 @@ func allowed(op ledger.Operation, who principal, said []ledger.Decision) []Allow
 	}
 	verbs := ledger.AllowedVerbs(op)
 	has := func(v ledger.Verb) bool { return slices.Contains(verbs, v) }
-	if has(ledger.VerbCancel) {
+	// Nobody's undo but its own is an agent's to cancel.
+	if has(ledger.VerbCancel) && (who.operator != nil || op.AskedBy == nil || askedFor(op, who.agent.ID)) {
 		can = append(can, AllowedActionCancel)
 	}
 	if who.operator == nil {

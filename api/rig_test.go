@@ -364,6 +364,11 @@ type faultyStore struct {
 	plans error
 	// grants, when set, are what agents may use from now on.
 	grants []string
+	// listed changes what lists show; lists counts down to the one that fails.
+	listed   func(ledger.Page) ledger.Page
+	lists    int
+	listFail error
+	perPage  int
 	// meanwhile runs before the next change of a guard row.
 	meanwhile func()
 	// looked counts reads of single operations.
@@ -422,6 +427,51 @@ func (f *faultyStore) ChangeGuard(ctx context.Context, c ledger.GuardChange) (op
 
 // before runs something just before the next change of a guard row.
 func (f *faultyStore) before(do func()) { f.mu.Lock(); defer f.mu.Unlock(); f.meanwhile = do }
+
+func (f *faultyStore) List(ctx context.Context, q ledger.Filter) (ledger.Page, error) {
+	f.mu.Lock()
+	listed := f.listed
+	f.lists--
+	fail := f.listFail
+	broken := fail != nil && f.lists == 0
+	if broken {
+		f.listFail = nil
+	}
+	if f.perPage > 0 {
+		q.Limit = f.perPage
+	}
+	f.mu.Unlock()
+	if broken {
+		return ledger.Page{}, fail
+	}
+	page, err := f.DB.List(ctx, q)
+	if err == nil && listed != nil {
+		page = listed(page)
+	}
+	return page, err
+}
+
+// breakList makes the n-th list from now on fail.
+func (f *faultyStore) breakList(n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists, f.listFail = n, err
+}
+
+// pages makes lists give n operations at a time.
+func (f *faultyStore) pages(n int) { f.mu.Lock(); defer f.mu.Unlock(); f.perPage = n }
+
+// eachOperation changes the operations in lists.
+func (f *faultyStore) eachOperation(change func(*ledger.Operation)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed = func(p ledger.Page) ledger.Page {
+		for i := range p.Operations {
+			change(&p.Operations[i])
+		}
+		return p
+	}
+}
 
 func (f *faultyStore) Ping(ctx context.Context) error {
 	if err := f.read(); err != nil {

@@ -96,6 +96,8 @@ func TestUndo_ByOperator(t *testing.T) {
 	require.Equal(t, "clerk", c.str("agent", "name"))
 	card := r.want(get("/v1/approvals/apr_"+c.str("id")[3:], "").as(r.ann), 200, "")
 	require.Equal(t, false, card.at("may_decide"))
+	require.Equal(t, []any{}, r.want(get("/v1/operations/"+c.str("id"), r.clerk), 202, "").at("allowed_actions"))
+	r.want(post("/v1/operations/"+c.str("id")+"/cancel", r.clerk, `{}`), 403, "not_allowed")
 	require.Equal(t, "compensating", r.want(get("/v1/operations/"+id, r.clerk), 200, "").str("state"))
 }
 
@@ -112,7 +114,17 @@ func TestUndo_OtherAgents(t *testing.T) {
 	r.want(u.commit(r.clerk, token), 403, "token_subject_mismatch")
 	c := r.want(u.commit(r.helper, token), 200, "")
 	require.Equal(t, "helper", c.str("asked_by", "name"))
-	require.Empty(t, c.doc["allowed_actions"])
+	require.Nil(t, c.doc["run"], "the words of another agent")
+
+	// Who asked may look at it, and take it back while it was not sent.
+	r.policy("release_hold", "send_letter")
+	second, _ := r.held("ord_1002", "run-1")
+	token = r.want(undoOf(second).preview(r.helper), 200, "").str("commit_token")
+	asked := r.want(undoOf(second).commit(r.helper, token), 202, "")
+	require.Equal(t, []any{"cancel"}, asked.at("allowed_actions"))
+	r.want(get("/v1/operations/"+asked.str("id"), r.helper), 202, "")
+	r.want(post("/v1/operations/"+asked.str("id")+"/cancel", r.helper, `{}`), 200, "")
+	require.Equal(t, "succeeded", r.want(get("/v1/operations/"+second, r.clerk), 200, "").str("state"))
 }
 
 func TestUndo_Refused(t *testing.T) {
