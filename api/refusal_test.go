@@ -47,6 +47,19 @@ func TestRefusal_Key(t *testing.T) {
 	require.NotEqual(t, one.str("id"), two.str("id"))
 }
 
+// Two ways to one goal: while the first stands, the second is not opened (N6).
+func TestRefusal_Goal(t *testing.T) {
+	r := newRig(t)
+	body := `{"args":{"order_id":"ord_1001"}}`
+	one := r.want(post("/v1/tools/goal_hold/preview", r.clerk, body), 200, "").str("commit_token")
+	two := r.want(post("/v1/tools/goal_stop/preview", r.clerk, body), 200, "").str("commit_token")
+	first := r.want(r.spend("goal_hold", r.clerk, one), 200, "").str("id")
+	before := r.state()
+	no := r.want(r.spend("goal_stop", r.clerk, two), 409, "goal_taken")
+	require.Equal(t, first, no.str("operation", "id"))
+	require.Equal(t, before, r.state())
+}
+
 func TestRefusal_Quota(t *testing.T) {
 	r := newRig(t, func(o *options) { o.quota = 2 })
 	r.preview("ord_1001")
