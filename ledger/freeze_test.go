@@ -174,6 +174,36 @@ func TestFreeze_EverythingMeetsNewTenants(t *testing.T) {
 	}
 }
 
+// TestFreeze_EverythingMeetsATenantUnderWay: the tenant appears, and somebody lifts
+// the freeze in one tenant, at every point of the freeze.
+func TestFreeze_EverythingMeetsATenantUnderWay(t *testing.T) {
+	everything := ledger.Scope{Everything: true}
+	for at := range 7 {
+		t.Run(fmt.Sprint("call ", at), func(t *testing.T) {
+			r := newRig(t)
+			r.touch("a", "b")
+			truly := r.store.Store
+			n := 0
+			r.store.Store = &interrupted{Store: truly, call: func() {
+				if n++; n != at+1 {
+					return
+				}
+				r.store.Store = truly
+				r.touch("new")
+				require.NoError(t, r.Unfreeze(r.ctx, ledger.Unfreezing{Scope: everything, By: person}))
+			}}
+			_, err := r.Freeze(r.ctx, everything, ledger.FreezeAll, person, "stop")
+			require.NoError(t, err)
+			require.Greater(t, n, at)
+			for _, name := range []string{"a", "b", "new"} {
+				_, ok := r.guard(name).Frozen("hold_order")
+				require.True(t, ok, name)
+				r.intact(name)
+			}
+		})
+	}
+}
+
 // interrupted is a store in which something happens before each call that a change
 // of a guard row makes.
 type interrupted struct {
@@ -340,6 +370,13 @@ func TestGuardHistory_ManyChanges(t *testing.T) {
 	require.False(t, rows[3].Intact(rows[1].Hash))
 }
 
+// unchangeable is a store in which no guard row is changed by itself.
+type unchangeable struct{ ledger.Store }
+
+func (unchangeable) ChangeGuard(context.Context, ledger.GuardChange) ([]ledger.Operation, error) {
+	return nil, errLost
+}
+
 // TestSecondEffect_FrozenInTheSameWrite: whoever dies right after the write that
 // brings the second effect leaves the tool frozen (I4).
 func TestSecondEffect_FrozenInTheSameWrite(t *testing.T) {
@@ -363,7 +400,10 @@ func TestSecondEffect_FrozenInTheSameWrite(t *testing.T) {
 		r := newRig(t)
 		r.touch(tenant)
 		op := r.born(r.ask("k", nil))
+		truly := r.store.Store
+		r.store.Store = unchangeable{truly} // no freeze by a write of its own
 		bring(r, op)
+		r.store.Store = truly
 		require.True(t, r.stopped("hold_order"), name)
 		rows := r.intact(tenant)
 		last := rows[len(rows)-1]

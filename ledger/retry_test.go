@@ -104,6 +104,19 @@ func TestRetry_TwoRacersOneMark(t *testing.T) {
 	require.ErrorAs(t, err, &lost)
 }
 
+// TestRetry_TakesItOffThePeoplesList: nobody is asked about what is under way.
+func TestRetry_TakesItOffThePeoplesList(t *testing.T) {
+	r := newRig(t)
+	op, err := r.HandOver(r.ctx, tenant, r.doubtful("k").ID, "budget")
+	require.NoError(t, err)
+	op, err = r.Retry(r.ctx, op, r.again())
+	require.NoError(t, err)
+	require.False(t, op.OnList)
+	op = r.concluded(op, tools.Outcome{Verdict: tools.Unknown})
+	require.False(t, op.OnList)
+	require.False(t, op.AskAt.IsZero(), "it is asked about anew")
+}
+
 // TestDoubt_Account: what the row says of its doubts, through a retry that was not
 // sent, a contradiction and two different ends (R143, R144).
 func TestDoubt_Account(t *testing.T) {

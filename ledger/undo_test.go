@@ -251,10 +251,18 @@ func TestUndo_Contradicted(t *testing.T) {
 // while a newer one waits. The parent is compensated, and the newer one is never
 // sent, also not after the tool was unfrozen; its end moves the parent no more.
 func TestUndo_ContradictedBesideANewer(t *testing.T) {
+	for _, tool := range []string{"release_order", "cancel_order"} {
+		t.Run(tool, func(t *testing.T) { contradictedBesideANewer(t, tool) })
+	}
+}
+
+// contradictedBesideANewer: under another tool not even the key stands between the
+// two.
+func contradictedBesideANewer(t *testing.T, tool string) {
 	r := newRig(t)
 	parent := r.done("k")
 	older := r.concluded(r.born(r.undo(parent, nil)), tools.Outcome{Verdict: tools.NoEffect})
-	newer := r.born(r.undo(r.read(parent), asks))
+	newer := r.born(r.undo(r.read(parent), func(q *ledger.OpenRequest) { q.Preview.Tool = tool; asks(q) }))
 	newer, err := r.Approve(r.ctx, newer, ledger.Decision{Operation: newer.ID, Round: 1, Person: "per_1", Verb: ledger.VerbApprove, At: r.Now()}, true)
 	require.NoError(t, err)
 	epoch := r.epoch()
