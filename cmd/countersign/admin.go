@@ -58,6 +58,7 @@ func (g *gateway) adminHandler() http.Handler {
 	r.Get("/keys", answer(func(*http.Request) (any, error) { return g.keys.List(g.ledger.Now()), nil }))
 	r.Post("/keys/rotate", answer(g.rotateKeys))
 	r.Get("/status", answer(g.status))
+	g.auditRoutes(r)
 	return r
 }
 

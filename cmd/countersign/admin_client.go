@@ -21,6 +21,8 @@ type admin struct {
 	close  func()
 	// running: a gateway answers; else this process holds the ledger itself.
 	running bool
+	// here is the ledger that this process holds; nil when a gateway answers.
+	here *gateway
 }
 
 // openAdmin reaches the running gateway of a data folder, or opens the ledger
@@ -37,7 +39,7 @@ func openAdmin(ctx context.Context, cfg Config, env environment) (*admin, error)
 		cfg.Upstreams = nil
 		g, err := openGateway(ctx, cfg, env)
 		if err == nil {
-			return &admin{client: &http.Client{Transport: inProcess{g.adminHandler()}}, close: g.close}, nil
+			return &admin{client: &http.Client{Transport: inProcess{g.adminHandler()}}, close: g.close, here: g}, nil
 		}
 		if !inUse(err) || wait == adminTries {
 			return nil, errors.New(plain(err))
@@ -92,7 +94,11 @@ func (p *program) ask(ctx context.Context, method, path string, in, out any) err
 // quiet is the environment of a command that opens the ledger for one answer.
 func (p *program) quiet(cfg Config) environment {
 	cfg.Log.Level = "warn"
-	return p.environment(cfg)
+	env := p.environment(cfg)
+	// Nothing is sent for it, and nobody must be kept from revoking an agent by an
+	// anchor that is away.
+	env.anchors = waiveUnreadable
+	return env
 }
 
 // inProcess answers requests by a handler of this process.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net"
@@ -60,6 +61,7 @@ type Config struct {
 	} `yaml:"tokens"`
 	Limits    Limits      `yaml:"limits"`
 	Reconcile Reconciling `yaml:"reconcile"`
+	Audit     Auditing    `yaml:"audit"`
 
 	// dir is the folder of the file; relative paths start there.
 	dir string
@@ -111,7 +113,7 @@ func (a *Auth) references() []string {
 // secretRef is one reference to a credential: upstreams.shop.auth, env:SHOP_KEY.
 type secretRef struct{ key, ref string }
 
-// secretRefs lists the references of all upstreams in order.
+// secretRefs lists the references of all upstreams and anchors in order.
 func (c Config) secretRefs() []secretRef {
 	var refs []secretRef
 	for _, name := range c.upstreamNames() {
@@ -126,6 +128,11 @@ func (c Config) secretRefs() []secretRef {
 			for _, ref := range a.auth.references() {
 				refs = append(refs, secretRef{"upstreams." + name + "." + a.key, ref})
 			}
+		}
+	}
+	for i, a := range c.Audit.Anchors {
+		if a.Bearer != "" {
+			refs = append(refs, secretRef{fmt.Sprintf("audit.anchors[%d].bearer", i), a.Bearer})
 		}
 	}
 	return refs
@@ -156,6 +163,24 @@ type Reconciling struct {
 	Retries int `yaml:"retries"`
 	// RetentionMargin is kept off the end of a tool's key retention.
 	RetentionMargin Duration `yaml:"retention_margin"`
+}
+
+// Auditing says when checkpoints are made, and where they are anchored.
+type Auditing struct {
+	// EveryEvents and Every say when a checkpoint is due.
+	EveryEvents int      `yaml:"every_events"`
+	Every       Duration `yaml:"every"`
+	// Anchors are the places outside the ledger that get each checkpoint.
+	Anchors []Anchor `yaml:"anchors"`
+}
+
+// Anchor is one of them; exactly one of File, Syslog and URL is set.
+type Anchor struct {
+	File   string `yaml:"file"`
+	Syslog string `yaml:"syslog"`
+	URL    string `yaml:"url"`
+	// Bearer is env:NAME or file:PATH, for URL only.
+	Bearer string `yaml:"bearer"`
 }
 
 // settings are what the reconciler takes; there none is said as less than none.
@@ -218,6 +243,7 @@ func defaultConfig() Config {
 		MaxBackoff: Duration(5 * time.Minute), Budget: Duration(24 * time.Hour), Repeats: 3, Retries: 1,
 		RetentionMargin: Duration(5 * time.Minute),
 	}
+	c.Audit.EveryEvents, c.Audit.Every = 1000, Duration(time.Minute)
 	return c
 }
 

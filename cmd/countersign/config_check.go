@@ -68,6 +68,7 @@ func (c Config) check() []configProblem {
 		}
 	}
 	c.checkReconcile(k)
+	c.checkAudit(k)
 	for _, name := range c.upstreamNames() {
 		k.upstream("upstreams."+name, name, c.Upstreams[name])
 	}

@@ -263,7 +263,7 @@ func (r *configReader) fillMapping(n ast.Node, v reflect.Value, key string) {
 			continue
 		}
 		seen[name] = at.Line
-		if name == "auth" || name == "read_auth" || m.Value.Type() == ast.StringType && strings.Contains(m.Value.String(), "@") {
+		if name == "auth" || name == "read_auth" || name == "bearer" || m.Value.Type() == ast.StringType && strings.Contains(m.Value.String(), "@") {
 			r.keepPrivate(m) // a credential, or a URL that may hold one
 		}
 		r.places[path] = at

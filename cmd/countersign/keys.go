@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -19,7 +21,7 @@ func keysCommand(p *program) *cobra.Command {
 		Long: `The keys that sign commit tokens. The gateway makes them, keeps them in
 data/signing-keys.json (0600), and publishes their public halves at
 /.well-known/jwks.json.`,
-	}, keysRotateCommand(p), keysListCommand(p))
+	}, keysRotateCommand(p), keysListCommand(p), keysPublishedCommand(p))
 }
 
 func keysRotateCommand(p *program) *cobra.Command {
@@ -39,6 +41,26 @@ expire, and are answered with the first result for as long as outcomes are kept
 				return err
 			}
 			return p.answer(made, func(w io.Writer) { row(w, "signing with", made.ID) })
+		},
+	}
+}
+
+func keysPublishedCommand(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "published",
+		Short: "Print the published keys",
+		Long: `Print the published keys as a JWK set, retired ones included: what is also at
+/.well-known/jwks.json. Keep it with receipts and exports; they are verified with
+it, long after the keys are gone from here.`,
+		Example: "  countersign keys published > jwks.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var set json.RawMessage
+			if err := p.ask(cmd.Context(), http.MethodGet, "/keys/published", nil, &set); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(p.stdout, "%s\n", set)
+			return err
 		},
 	}
 }

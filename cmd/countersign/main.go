@@ -98,6 +98,7 @@ waits for people; and when nobody knows whether something happened, it says so.`
 	root.AddCommand(
 		serveCommand(p), demoCommand(p), drillCommand(p), initCommand(p),
 		agentCommand(p), operatorCommand(p), toolCommand(p), keysCommand(p),
+		auditCommand(p), receiptCommand(p), backupCommand(p), recoverCommand(p),
 		previewCommand(p), commitCommand(p),
 		doctorCommand(p), migrateCommand(p), schemaCommand(p), versionCommand(p), manCommand(p),
 	)

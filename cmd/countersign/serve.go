@@ -26,11 +26,13 @@ const (
 )
 
 func serveCommand(p *program) *cobra.Command {
-	return &cobra.Command{
+	var unreadable bool
+	cmd := &cobra.Command{
 		Use:   "serve -c FILE",
 		Short: "Run the gateway",
 		Long: `Run the gateway: API, page and background work, until a signal. It starts only
-when every secret that the configuration refers to is there.
+when every secret that the configuration refers to is there, and when no anchor of
+the audit contradicts the ledger (docs/audit.md).
 
 SIGHUP reads the tool manifests again. SIGTERM and SIGINT stop taking calls,
 wait for what is already sent, and end; what is still without an answer by then
@@ -43,6 +45,9 @@ is recorded as unknown, never as failed.`,
 				return err
 			}
 			env := p.environment(cfg)
+			if unreadable {
+				env.anchors = waiveUnreadable
+			}
 			if err := requireSecrets(cfg, env); err != nil {
 				return err
 			}
@@ -62,6 +67,8 @@ is recorded as unknown, never as failed.`,
 			return g.serve(cmd.Context(), doors)
 		},
 	}
+	cmd.Flags().BoolVar(&unreadable, "ignore-unreadable-anchors", false, "start although an anchor of the audit can't be read now: a ledger that was put back then goes unseen")
+	return cmd
 }
 
 // door is one listener and for whom it is.
@@ -173,6 +180,7 @@ func (g *gateway) stop(servers []*http.Server, endLoops func()) {
 	if g.executor.Drain(drain) != nil {
 		g.log.Warn("some calls have no answer yet; their operations will be unknown")
 	}
+	g.sealLast()
 }
 
 // secured puts TLS over a listener where the configuration has it.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"countersign/approvals"
+	"countersign/audit"
 	"countersign/commit"
 	"countersign/identity"
 	"countersign/ledger"
@@ -45,6 +46,8 @@ type environment struct {
 	shopURL string
 	// boundary labels operations: live, or drill for synthetic data.
 	boundary string
+	// anchors says how strictly the ledger is held against its anchors.
+	anchors anchorRule
 	// onEvent, onPreview and onCommit watch for the demo's lines.
 	onEvent   func(ledger.Operation, ledger.Event)
 	onPreview func(preview.Request, preview.Result)
@@ -81,6 +84,9 @@ type gateway struct {
 
 	reconciler *reconcile.Reconciler
 
+	anchors []audit.Anchor
+	sealer  *audit.Sealer
+
 	reload  sync.Mutex
 	closing sync.Once
 }
@@ -101,6 +107,9 @@ func openGateway(ctx context.Context, cfg Config, env environment) (*gateway, er
 	if err := g.wire(ctx, data); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	if err := g.holdAgainstAnchors(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return g, nil
 }
 
@@ -110,7 +119,7 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	if err := g.openMeasures(ctx); err != nil {
 		return err
 	}
-	if g.ledger, err = ledger.Open(ctx, ledger.Config{Store: g.db, Now: now, OnEvent: g.onEvent()}); err != nil {
+	if g.ledger, err = ledger.Open(ctx, ledger.Config{Store: g.db, Now: now, OnEvent: g.onEvent(), Sign: g.signOverride}); err != nil {
 		return err
 	}
 	g.readMeasures()
@@ -126,6 +135,9 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 		return err
 	}
 	if g.redactKey, err = secretFile(filepath.Join(data, "redact.key")); err != nil {
+		return err
+	}
+	if err := g.openAudit(); err != nil {
 		return err
 	}
 	g.identity = identity.New(identity.Config{Store: g.db, Revoke: g.revoke, Now: now})
@@ -228,6 +240,7 @@ func (g *gateway) loops(ctx context.Context) error {
 	group.Go(func() error { return g.sweeper.Run(ctx) })
 	group.Go(func() error { return g.reconciler.Run(ctx) })
 	group.Go(func() error { return g.previews.Run(ctx) })
+	group.Go(func() error { return g.sealer.Run(ctx) })
 	group.Go(func() error { return g.serveAdmin(ctx) })
 	group.Go(func() error { return g.serveMetrics(ctx) })
 	group.Go(func() error { return g.sweepIdentity(ctx) })
