@@ -61,7 +61,7 @@ func openAnchor(cfg Config, env environment, a Anchor) (audit.Anchor, error) {
 		return audit.NewURLAnchor(a.URL, bearer)
 	default:
 		path := cfg.path(a.File)
-		if inside(cfg.path(cfg.Data), path) {
+		if env.anchors == strict && inside(cfg.path(cfg.Data), path) {
 			env.log.Warn("an anchor lies in the data folder: who puts back that folder puts back the anchor with it; give it a place of its own", "anchor", path)
 		}
 		return audit.NewFileAnchor(path), nil
