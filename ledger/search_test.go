@@ -260,8 +260,9 @@ func people(w world, lies bool) []world {
 	return out
 }
 
-// search visits every reachable world and hands each to check.
-func search(t *testing.T, lies bool, check func(world)) (visited int) {
+// search visits every reachable world and hands each to check, which ends the
+// search by false.
+func search(t *testing.T, lies bool, check func(world) bool) (visited int) {
 	t.Helper()
 	var queue []world
 	for _, s := range ledger.Allowed("", ledger.VerbOpen, false, false) {
@@ -279,7 +280,9 @@ func search(t *testing.T, lies bool, check func(world)) (visited int) {
 			continue
 		}
 		seen[w.key()] = true
-		check(w)
+		if !check(w) {
+			break
+		}
 		queue = append(queue, successors(w, lies)...)
 	}
 	return len(seen)
@@ -290,7 +293,7 @@ func search(t *testing.T, lies bool, check func(world)) (visited int) {
 // may still get one (I1, I8).
 func TestSearch_NoVoidStateHasAPossibleEffect(t *testing.T) {
 	reached := map[ledger.State]int{}
-	n := search(t, false, func(w world) {
+	n := search(t, false, func(w world) bool {
 		reached[w.state]++
 		if w.state.Void() && w.possibleEffect() {
 			t.Fatalf("%s, yet an effect is possible:%s", w.state, w.trail)
@@ -301,6 +304,7 @@ func TestSearch_NoVoidStateHasAPossibleEffect(t *testing.T) {
 		if w.state == ledger.Pending && w.touched() {
 			t.Fatalf("pending, yet touched:%s", w.trail)
 		}
+		return true
 	})
 	for _, s := range ledger.States {
 		require.NotZero(t, reached[s], "the search reaches %s", s)
@@ -315,17 +319,18 @@ func TestSearch_NoVoidStateHasAPossibleEffect(t *testing.T) {
 // brings the operation back.
 func TestSearch_LateEvidenceAlwaysContradicts(t *testing.T) {
 	hidden := map[ledger.State]int{}
-	search(t, true, func(w world) {
+	search(t, true, func(w world) bool {
 		i := slices.Index(w.ghost, landed)
 		waits := w.state == ledger.Pending || w.state == ledger.AwaitingApproval
 		if !w.state.Void() && !waits || i < 0 {
-			return
+			return true
 		}
 		hidden[w.state]++
 		require.Equal(t, []ledger.State{ledger.Unknown}, w.allowed(ledger.VerbContradict), w.trail)
 		after := evidence(w, i+1, tools.Succeeded, "late evidence")
 		require.Equal(t, ledger.Succeeded, after.state, after.trail)
 		require.Contains(t, after.trail, "contradict")
+		return true
 	})
 	for _, s := range []ledger.State{ledger.Pending, ledger.AwaitingApproval, ledger.Failed, ledger.Rejected, ledger.Expired, ledger.Cancelled} {
 		require.NotZero(t, hidden[s], "the search meets an effect hidden behind %s", s)
@@ -387,10 +392,11 @@ func TestSearch_FindsPlantedMistakes(t *testing.T) {
 			rules = truth
 			plant()
 			found := ""
-			search(t, false, func(w world) {
-				if found == "" && w.state.Void() && w.possibleEffect() {
+			search(t, false, func(w world) bool {
+				if w.state.Void() && w.possibleEffect() {
 					found = w.trail
 				}
+				return found == ""
 			})
 			require.NotEmpty(t, found)
 			t.Log("found:" + found)
