@@ -216,6 +216,18 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 			}
 			return Result{}, err
 		case !opened:
+			// Where the key has moved on to a wanted repeat since, the token's own
+			// generation is there too, and stays its answer (I2).
+			if op.Generation > c.Generation {
+				own, err := s.cfg.Ledger.Generation(ctx, c.Tenant, c.Tool, c.KeyDigest, c.Generation)
+				switch {
+				case errors.Is(err, ledger.ErrNotFound):
+					return Result{}, movedOn()
+				case err != nil:
+					return Result{}, err
+				}
+				op = own
+			}
 			return s.replay(ctx, r, op, c.ArgsDigest)
 		}
 		if op.State == ledger.Running {
@@ -321,7 +333,7 @@ func (s *Service) evaluate(ctx context.Context, guardRow ledger.Guard, a ask) (r
 	case stands.Advice == ledger.AdviceReplay:
 		return req, &head.Operation, nil
 	case stands.Generation != p.Generation:
-		return req, nil, fault.New(fault.PreviewStale, "The key has moved on to another generation since the preview; preview again.")
+		return req, nil, movedOn()
 	}
 	goal, err := s.goal(ctx, a)
 	if err != nil {
@@ -351,6 +363,11 @@ func (s *Service) evaluate(ctx context.Context, guardRow ledger.Guard, a ask) (r
 		GuardsReadAt: g.ReadAt, Timeout: t.Timeout, Done: g.Done,
 		EvidenceBoundary: s.cfg.EvidenceBoundary, Trace: s.trace(ctx),
 	}, nil, nil
+}
+
+// movedOn refuses a token whose generation is not the key's next any more.
+func movedOn() error {
+	return fault.New(fault.PreviewStale, "The key has moved on to another generation since the preview; preview again.")
 }
 
 // goal reads who holds the plan's goal, and refuses while another may have, or
