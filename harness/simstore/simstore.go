@@ -168,6 +168,16 @@ func (s *State) Now(id string) *ledger.Operation {
 	return &ledger.Operation{}
 }
 
+// Evidence gives what is known of an operation; it must not be changed.
+func (s *State) Evidence(id string) []ledger.Evidence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.byID[id]; r != nil {
+		return r.evidence
+	}
+	return nil
+}
+
 // Plan gives the plan of one round, as it is kept; it must not be changed.
 func (s *State) Plan(id string, round int) tools.Plan {
 	s.mu.Lock()
