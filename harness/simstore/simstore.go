@@ -178,6 +178,14 @@ func (s *State) Evidence(id string) []ledger.Evidence {
 	return nil
 }
 
+// Preview gives a stored preview; a zero one when there is none. It must not be
+// changed.
+func (s *State) Preview(tenant, id string) ledger.Preview {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.previews[frame(tenant, id)]
+}
+
 // Plan gives the plan of one round, as it is kept; it must not be changed.
 func (s *State) Plan(id string, round int) tools.Plan {
 	s.mu.Lock()
