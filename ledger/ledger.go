@@ -205,6 +205,14 @@ func (l *Ledger) Await(ctx context.Context, tenant, id string, d time.Duration, 
 		if err != nil || done(op) {
 			return op, err
 		}
+		// What ends the wait comes first where several are ready.
+		select {
+		case <-ctx.Done():
+			return op, nil
+		case <-timeout.C:
+			return l.Operation(ctx, tenant, id)
+		default:
+		}
 		select {
 		case <-ch:
 		case <-poll.C:
