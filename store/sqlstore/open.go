@@ -49,11 +49,16 @@ type Options struct {
 	Now func() time.Time
 	// Logger gets what an operator should know about the file. Default none.
 	Logger *slog.Logger
+	// VFS names a disk that a test has registered with SQLite, to cut its power;
+	// the database then lies there, and at Path only its lock. The program never
+	// sets it.
+	VFS string
 }
 
 // DB is a ledger.Store on one SQLite file. It is safe for concurrent use.
 type DB struct {
 	path string
+	vfs  string
 	now  func() time.Time
 	log  *slog.Logger
 
@@ -92,7 +97,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{path: path, now: o.Now, log: o.Logger, lock: lock}
+	db := &DB{path: path, vfs: o.VFS, now: o.Now, log: o.Logger, lock: lock}
 	if err := db.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -133,17 +138,17 @@ func (db *DB) start(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("sqlstore: the ledger file: %w", err)
 	}
-	if err := checkOurs(ctx, db.path); err != nil {
+	if err := db.checkOurs(ctx); err != nil {
 		return err
 	}
-	if db.pool, err = sql.Open("sqlite", dsn(db.path, writerPragmas)); err != nil {
+	if db.pool, err = sql.Open("sqlite", db.dsn(writerPragmas)); err != nil {
 		return fmt.Errorf("sqlstore: open: %w", err)
 	}
 	db.pool.SetMaxOpenConns(1)
 	if err := db.migrate(ctx); err != nil {
 		return err
 	}
-	if db.readers, err = sql.Open("sqlite", dsn(db.path, readerPragmas)); err != nil {
+	if db.readers, err = sql.Open("sqlite", db.dsn(readerPragmas)); err != nil {
 		return fmt.Errorf("sqlstore: open: %w", err)
 	}
 	n := max(4, 2*runtime.GOMAXPROCS(0))
@@ -178,10 +183,18 @@ func dsn(path string, pragmas []string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?" + q.Encode()
 }
 
+// dsn names the ledger's own file to the driver.
+func (db *DB) dsn(pragmas []string) string {
+	if db.vfs == "" {
+		return dsn(db.path, pragmas)
+	}
+	return dsn(db.path, pragmas) + "&vfs=" + url.QueryEscape(db.vfs)
+}
+
 // checkOurs refuses a database that holds tables but none of ours, before
 // anything in it is changed. An empty file will be ours.
-func checkOurs(ctx context.Context, path string) (err error) {
-	pool, err := sql.Open("sqlite", dsn(path, []string{"busy_timeout(5000)", "query_only(1)"}))
+func (db *DB) checkOurs(ctx context.Context) (err error) {
+	pool, err := sql.Open("sqlite", db.dsn([]string{"busy_timeout(5000)", "query_only(1)"}))
 	if err != nil {
 		return fmt.Errorf("sqlstore: open: %w", err)
 	}
@@ -191,10 +204,10 @@ func checkOurs(ctx context.Context, path string) (err error) {
 		count(*) FILTER (WHERE name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version')
 		FROM sqlite_master WHERE type = 'table'`).Scan(&ours, &others)
 	if err != nil {
-		return fmt.Errorf("sqlstore: %s can't be read: %w", path, err)
+		return fmt.Errorf("sqlstore: %s can't be read: %w", db.path, err)
 	}
 	if ours == 0 && others > 0 {
-		return fmt.Errorf("sqlstore: %w: %s holds the tables of another program; name another file", ErrNotALedger, path)
+		return fmt.Errorf("sqlstore: %w: %s holds the tables of another program; name another file", ErrNotALedger, db.path)
 	}
 	return nil
 }
