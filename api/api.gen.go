@@ -17,13 +17,22 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for ActorKind.
+const (
+	ActorKindAgent    ActorKind = "agent"
+	ActorKindGateway  ActorKind = "gateway"
+	ActorKindOperator ActorKind = "operator"
+)
+
 // Defines values for AllowedAction.
 const (
 	AllowedActionApprove AllowedAction = "approve"
+	AllowedActionAsk     AllowedAction = "ask"
 	AllowedActionCancel  AllowedAction = "cancel"
 	AllowedActionReject  AllowedAction = "reject"
 	AllowedActionReopen  AllowedAction = "reopen"
 	AllowedActionResolve AllowedAction = "resolve"
+	AllowedActionUndo    AllowedAction = "undo"
 )
 
 // Defines values for DecisionRequestDecision.
@@ -37,6 +46,29 @@ const (
 	DecisionWordApprove  DecisionWord = "approve"
 	DecisionWordReject   DecisionWord = "reject"
 	DecisionWordWithdraw DecisionWord = "withdraw"
+)
+
+// Defines values for Doubt.
+const (
+	DoubtElsewhere  Doubt = "elsewhere"
+	DoubtEntered    Doubt = "entered"
+	DoubtReconciled Doubt = "reconciled"
+)
+
+// Defines values for EvidenceKind.
+const (
+	EvidenceKindAdoption  EvidenceKind = "adoption"
+	EvidenceKindLookup    EvidenceKind = "lookup"
+	EvidenceKindResponse  EvidenceKind = "response"
+	EvidenceKindStatement EvidenceKind = "statement"
+)
+
+// Defines values for EvidenceVerdict.
+const (
+	EvidenceVerdictNoEffect  EvidenceVerdict = "no_effect"
+	EvidenceVerdictNotSent   EvidenceVerdict = "not_sent"
+	EvidenceVerdictSucceeded EvidenceVerdict = "succeeded"
+	EvidenceVerdictUnknown   EvidenceVerdict = "unknown"
 )
 
 // Defines values for EvidenceBoundary.
@@ -60,6 +92,21 @@ const (
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
+)
+
+// Defines values for HypothesisName.
+const (
+	HypothesisNameLostReply      HypothesisName = "lost_reply"
+	HypothesisNameNeverRan       HypothesisName = "never_ran"
+	HypothesisNameSubmittedTwice HypothesisName = "submitted_twice"
+	HypothesisNameTwoPlans       HypothesisName = "two_plans"
+)
+
+// Defines values for HypothesisVerdict.
+const (
+	HypothesisVerdictExcluded  HypothesisVerdict = "excluded"
+	HypothesisVerdictOpen      HypothesisVerdict = "open"
+	HypothesisVerdictSupported HypothesisVerdict = "supported"
 )
 
 // Defines values for NextAction.
@@ -234,7 +281,24 @@ const (
 	ExportOperationsParamsFormatJsonl ExportOperationsParamsFormat = "jsonl"
 )
 
-// AllowedAction defines model for AllowedAction.
+// Defines values for GetRunParamsVerify.
+const (
+	GetRunParamsVerifyFalse GetRunParamsVerify = "false"
+	GetRunParamsVerifyTrue  GetRunParamsVerify = "true"
+)
+
+// Actor Who made a move; `gateway` is a part of the gateway itself.
+type Actor struct {
+	ID   string    `json:"id"`
+	Kind ActorKind `json:"kind"`
+	Name string    `json:"name"`
+}
+
+// ActorKind defines model for Actor.Kind.
+type ActorKind string
+
+// AllowedAction `undo` may be asked for; its preview says whether the outside system still allows it. `ask` looks an unknown
+// outcome up now. The others are named like their routes.
 type AllowedAction string
 
 // Approval An operation that people are or were asked about.
@@ -390,6 +454,13 @@ type DecisionWord string
 // Digest SHA-256 over the canonical form.
 type Digest = string
 
+// Doubt How a doubt about the outcome went on. Absent when there never was one.
+//
+// - `entered`: the gateway asks, or asked and gave up
+// - `reconciled`: the gateway brought it to its end
+// - `elsewhere`: late evidence or a person ended it
+type Doubt string
+
 // Effect One change outside. `before` and `after` are flat and have the same names; what is created has no `before`,
 // what is deleted no `after`.
 type Effect struct {
@@ -418,8 +489,153 @@ type Effect struct {
 // EmptyRequest defines model for EmptyRequest.
 type EmptyRequest = map[string]interface{}
 
+// Event One transition of an operation.
+type Event struct {
+	// Actor Who made a move; `gateway` is a part of the gateway itself.
+	Actor Actor     `json:"actor"`
+	At    time.Time `json:"at"`
+
+	// Attempt The attempt that it is about.
+	Attempt int `json:"attempt,omitempty,omitzero"`
+
+	// Digest What was decided on or sent.
+	Digest   string `json:"digest,omitempty,omitzero"`
+	EffectID string `json:"effect_id,omitempty,omitzero"`
+
+	// Evidence The id of the evidence that moved it.
+	Evidence string `json:"evidence,omitempty,omitzero"`
+
+	// Fence Counts its dispatches.
+	Fence int64 `json:"fence"`
+
+	// From - `awaiting_approval`: people must say yes first
+	// - `pending`: will be sent
+	// - `running`: a request may be on its way
+	// - `unknown`: it may have happened; only evidence moves it
+	// - `succeeded`: it happened, with proof
+	// - `compensating`, `compensated`: it happened, and its undo is under way or done
+	// - `failed`: certainly no effect; the attempts are proven unsent or refused
+	// - `rejected`: a person said no
+	// - `expired`: nobody decided in time, or the ground went away
+	// - `cancelled`: it was taken back before it was sent
+	//
+	// The last seven are final. `rejected`, `expired`, `cancelled` and `failed` had certainly no effect.
+	From OperationState `json:"from,omitempty,omitzero"`
+	Hash string         `json:"hash"`
+
+	// Prev The hash of the event before it; empty at the first.
+	Prev string `json:"prev"`
+
+	// Reason Why it ended or is in doubt.
+	Reason OperationReason `json:"reason,omitempty,omitzero"`
+
+	// Round Counts the plans that people were asked about, from 1.
+	Round int `json:"round"`
+
+	// Seq Its place in the ledger.
+	Seq int64 `json:"seq"`
+
+	// To - `awaiting_approval`: people must say yes first
+	// - `pending`: will be sent
+	// - `running`: a request may be on its way
+	// - `unknown`: it may have happened; only evidence moves it
+	// - `succeeded`: it happened, with proof
+	// - `compensating`, `compensated`: it happened, and its undo is under way or done
+	// - `failed`: certainly no effect; the attempts are proven unsent or refused
+	// - `rejected`: a person said no
+	// - `expired`: nobody decided in time, or the ground went away
+	// - `cancelled`: it was taken back before it was sent
+	//
+	// The last seven are final. `rejected`, `expired`, `cancelled` and `failed` had certainly no effect.
+	To OperationState `json:"to"`
+
+	// Verb The move: `open`, `approve`, `reject`, `reopen`, `withdraw`, `cancel`, `expire`, `revise`, `adopt`, `dispatch`, `release`,
+	// `finish`, `lose_lease`, `resolve`, `retry`, `hand_over`, `compensate`, `compensated`, `give_up`, `contradict`,
+	// `recompensate` or `restored`. There may be others.
+	Verb string `json:"verb"`
+
+	// Version Counts the events of the operation, from 1.
+	Version int64 `json:"version"`
+}
+
+// EventList defines model for EventList.
+type EventList struct {
+	Events []Event `json:"events"`
+}
+
+// Evidence One piece of what is known of an outcome.
+type Evidence struct {
+	// Answer Of a lookup: `present`, `absent`, `not_visible_yet`, `failed` or `broken_promise`.
+	Answer string    `json:"answer,omitempty,omitzero"`
+	At     time.Time `json:"at"`
+
+	// Attempt The attempt that it is about; absent when it is about all.
+	Attempt int `json:"attempt,omitempty,omitzero"`
+
+	// Because In words; may quote the outside system or a person.
+	Because string `json:"because,omitempty,omitzero"`
+
+	// By Who made a move; `gateway` is a part of the gateway itself.
+	By Actor `json:"by"`
+
+	// EffectID The outside system's own id of the effect.
+	EffectID string `json:"effect_id,omitempty,omitzero"`
+	ID       string `json:"id"`
+
+	// Kind `response`: what a dispatch saw; `lookup`: an answer to a question; `statement`: a person's word; `adoption`: it was
+	// found already done before anything was sent.
+	Kind   EvidenceKind           `json:"kind"`
+	Result map[string]interface{} `json:"result,omitempty,omitzero"`
+
+	// Seen What was seen on the wire.
+	Seen Exchange `json:"seen,omitempty,omitzero"`
+
+	// Verdict What it proves. `unknown` proves nothing.
+	Verdict EvidenceVerdict `json:"verdict"`
+}
+
+// EvidenceKind `response`: what a dispatch saw; `lookup`: an answer to a question; `statement`: a person's word; `adoption`: it was
+// found already done before anything was sent.
+type EvidenceKind string
+
+// EvidenceVerdict What it proves. `unknown` proves nothing.
+type EvidenceVerdict string
+
 // EvidenceBoundary `drill` marks synthetic data that must never be taken for real.
 type EvidenceBoundary string
+
+// EvidenceList defines model for EvidenceList.
+type EvidenceList struct {
+	Evidence []Evidence `json:"evidence"`
+}
+
+// Exchange What was seen on the wire.
+type Exchange struct {
+	// AnsweredAt Absent when no answer came.
+	AnsweredAt time.Time `json:"answered_at,omitempty,omitzero"`
+	BodyBytes  int64     `json:"body_bytes,omitempty,omitzero"`
+	BodyDigest string    `json:"body_digest,omitempty,omitzero"`
+	Error      string    `json:"error,omitempty,omitzero"`
+
+	// Excerpt The beginning of the answer.
+	Excerpt string            `json:"excerpt,omitempty,omitzero"`
+	Headers map[string]string `json:"headers,omitempty,omitzero"`
+
+	// SentAt When the first byte was written.
+	SentAt    time.Time `json:"sent_at,omitempty,omitzero"`
+	SentBytes int64     `json:"sent_bytes"`
+	Status    int       `json:"status,omitempty,omitzero"`
+	Target    string    `json:"target,omitempty,omitzero"`
+}
+
+// ForensicsReport defines model for ForensicsReport.
+type ForensicsReport struct {
+	// Hypotheses Always the four, in this order.
+	Hypotheses []Hypothesis `json:"hypotheses"`
+
+	// Operation An operation without its arguments, effects and approval.
+	Operation OperationSummary `json:"operation"`
+}
 
 // Freeze A durable stop on dispatches.
 type Freeze struct {
@@ -427,8 +643,12 @@ type Freeze struct {
 	By Principal `json:"by"`
 
 	// Level `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
-	Level  FreezeLevel `json:"level"`
-	Reason string      `json:"reason"`
+	Level FreezeLevel `json:"level"`
+
+	// Measures The scope at the moment of the freeze and now, counted from the record when it is asked for. Absent when more
+	// happened since than is counted for one answer.
+	Measures *FreezeMeasures `json:"measures,omitempty"`
+	Reason   string          `json:"reason"`
 
 	// Running What was dispatched before and has no answer yet.
 	Running []OperationSummary `json:"running"`
@@ -482,6 +702,28 @@ type FreezeList struct {
 	Freezes []Freeze `json:"freezes"`
 }
 
+// FreezeMeasures The scope at the moment of the freeze and now, counted from the record when it is asked for. Absent when more
+// happened since than is counted for one answer.
+type FreezeMeasures struct {
+	// Before Operations of the scope at one moment.
+	Before ScopeCount `json:"before"`
+
+	// Contradicted Operations that had ended without an effect and since turned out to have one.
+	Contradicted int `json:"contradicted"`
+
+	// Dispatched Dispatch marks since; under `all` there is none, save one that was made while the freeze was written.
+	Dispatched int `json:"dispatched"`
+
+	// Doubted Doubts that began since.
+	Doubted int `json:"doubted"`
+
+	// Now Operations of the scope at one moment.
+	Now ScopeCount `json:"now"`
+
+	// Settled Doubts that ended since.
+	Settled int `json:"settled"`
+}
+
 // FreezeRequest defines model for FreezeRequest.
 type FreezeRequest struct {
 	// Level `new` stops what is opened or sent from now on, save undos; `all` stops undos and what a doubt is retried with too.
@@ -506,6 +748,12 @@ type FreezeScope struct {
 	Tool string `json:"tool,omitempty,omitzero"`
 }
 
+// Goal What several tools could achieve; at most one operation for it takes effect.
+type Goal struct {
+	Group string `json:"group"`
+	Value string `json:"value"`
+}
+
 // Groups How many members of each group must say yes. `any` stands for every operator who may approve.
 type Groups map[string]int
 
@@ -516,6 +764,30 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// Hypothesis One explanation of a duplicate, real or feared.
+type Hypothesis struct {
+	// Evidence Sentences with the ids and times that they rest on.
+	Evidence []string `json:"evidence"`
+
+	// Name - `two_plans`: the agent planned two actions
+	// - `never_ran`: the first call had no effect, so that there is no duplicate
+	// - `submitted_twice`: the client submitted one call twice
+	// - `lost_reply`: a reply was lost, and that led to a repeat
+	Name HypothesisName `json:"name"`
+
+	// Verdict What the record says of it. `open`: it neither shows it nor rules it out.
+	Verdict HypothesisVerdict `json:"verdict"`
+}
+
+// HypothesisName - `two_plans`: the agent planned two actions
+// - `never_ran`: the first call had no effect, so that there is no duplicate
+// - `submitted_twice`: the client submitted one call twice
+// - `lost_reply`: a reply was lost, and that led to a repeat
+type HypothesisName string
+
+// HypothesisVerdict What the record says of it. `open`: it neither shows it nor rules it out.
+type HypothesisVerdict string
 
 // IdempotencyKey The key of one intent: 1 to 255 of `A-Z a-z 0-9 . _ : / @ + % ~ = -`, starting with a letter or digit. Exact, so
 // `Key-1` and `key-1` are two keys. Keys that start with `undo:` are reserved.
@@ -621,7 +893,7 @@ type Operation struct {
 	// Replayed This answer repeats a result that existed before the request.
 	Replayed bool `json:"replayed"`
 
-	// Stale With `replayed`: what speaks against building on the result without a look. Absent when nothing does.
+	// Stale What speaks against building on the result without a look. Told with `replayed` and by `GET`; absent when nothing does.
 	Stale []Stale `json:"stale,omitempty,omitzero"`
 }
 
@@ -691,6 +963,9 @@ type OperationSummary struct {
 	// Adopted It was found already done outside; nothing was sent.
 	Adopted bool `json:"adopted"`
 
+	// After In the undo of a run: the undo that must have succeeded before this one is sent.
+	After string `json:"after,omitempty,omitzero"`
+
 	// AgainOf The operation that this one wanted once more.
 	AgainOf string `json:"again_of,omitempty,omitzero"`
 
@@ -703,6 +978,9 @@ type OperationSummary struct {
 	// ArgsDigest SHA-256 over the canonical form.
 	ArgsDigest Digest `json:"args_digest"`
 
+	// AskAt When the gateway next looks at the doubt by itself. Absent when it does not.
+	AskAt time.Time `json:"ask_at,omitempty,omitzero"`
+
 	// AskedBy Who it was.
 	AskedBy Principal `json:"asked_by,omitempty,omitzero"`
 
@@ -710,19 +988,35 @@ type OperationSummary struct {
 	Attempts  int       `json:"attempts"`
 	CreatedAt time.Time `json:"created_at"`
 
+	// Doubt How a doubt about the outcome went on. Absent when there never was one.
+	//
+	// - `entered`: the gateway asks, or asked and gave up
+	// - `reconciled`: the gateway brought it to its end
+	// - `elsewhere`: late evidence or a person ended it
+	Doubt Doubt `json:"doubt,omitempty,omitzero"`
+
 	// EffectID The outside system's own id of what happened.
 	EffectID string `json:"effect_id,omitempty,omitzero"`
 
 	// EvidenceBoundary `drill` marks synthetic data that must never be taken for real.
 	EvidenceBoundary EvidenceBoundary `json:"evidence_boundary"`
 
+	// FirstUnknownAt When its outcome came into doubt for the first time. Absent when it never was.
+	FirstUnknownAt time.Time `json:"first_unknown_at,omitempty,omitzero"`
+
 	// Generation Counts the operations under the key, from 1.
 	Generation int `json:"generation"`
+
+	// Goal What several tools could achieve; at most one operation for it takes effect.
+	Goal Goal `json:"goal,omitempty,omitzero"`
 
 	// Headline What happens, in the gateway's words.
 	Headline       string `json:"headline"`
 	ID             string `json:"id"`
 	IdempotencyKey string `json:"idempotency_key"`
+
+	// NeedsPerson Its outcome is unknown and only a person can find it out. Absent otherwise.
+	NeedsPerson bool `json:"needs_person,omitempty,omitzero"`
 
 	// Next What to do now.
 	Next Next `json:"next"`
@@ -766,7 +1060,10 @@ type OperationSummary struct {
 	ToolVersion Digest `json:"tool_version"`
 
 	// UndoOf The operation that this one takes back.
-	UndoOf    string    `json:"undo_of,omitempty,omitzero"`
+	UndoOf string `json:"undo_of,omitempty,omitzero"`
+
+	// UndoneBy The newest operation that took this one back, takes it back, or tried to.
+	UndoneBy  string    `json:"undone_by,omitempty,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
 
 	// URL Its address.
@@ -916,6 +1213,11 @@ type PublicKeyUse string
 // Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
 type Reason = string
 
+// Receipt The statement itself. Beside what is named here it has the agent and who asked (`asked`), what was shown (`shown`), the
+// decisions of people (`decisions`), the attempts (`sent`), the evidence by digest (`proven`), and its place in the
+// ledger with the checkpoint that covers it, if one does yet (`chain`).
+type Receipt = json.RawMessage
+
 // ReopenRequest defines model for ReopenRequest.
 type ReopenRequest struct {
 	// Reason In words, for whoever reads it later; at most 2,000 bytes in UTF-8.
@@ -958,8 +1260,18 @@ type RunHead struct {
 	ClosedBy Principal `json:"closed_by,omitempty,omitzero"`
 	ID       string    `json:"id"`
 
+	// NewestAt When the newest of them was opened.
+	NewestAt time.Time `json:"newest_at,omitempty,omitzero"`
+
 	// Operations How many operations were opened in it.
 	Operations int `json:"operations"`
+}
+
+// RunList defines model for RunList.
+type RunList struct {
+	// NextCursor Of the next page; absent on the last.
+	NextCursor string    `json:"next_cursor,omitempty,omitzero"`
+	Runs       []RunHead `json:"runs"`
 }
 
 // RunUndo A closed run with the operations that take it back.
@@ -1019,6 +1331,15 @@ type RunUndoPlan struct {
 // RunWord defines model for RunWord.
 type RunWord = string
 
+// ScopeCount Operations of the scope at one moment.
+type ScopeCount struct {
+	// Running Dispatched and without an answer.
+	Running int `json:"running"`
+
+	// Unknown Outcomes that are not known.
+	Unknown int `json:"unknown"`
+}
+
 // ShownPlan Exactly what would be sent, as people are shown it.
 type ShownPlan struct {
 	// Args The arguments, as the tool's `input_schema` has them.
@@ -1034,6 +1355,17 @@ type ShownPlan struct {
 	// Undo How the effect could be taken back.
 	Undo     Undo      `json:"undo,omitempty,omitzero"`
 	Warnings []Warning `json:"warnings"`
+}
+
+// SignedReceipt defines model for SignedReceipt.
+type SignedReceipt struct {
+	// Receipt The statement itself. Beside what is named here it has the agent and who asked (`asked`), what was shown (`shown`), the
+	// decisions of people (`decisions`), the attempts (`sent`), the evidence by digest (`proven`), and its place in the
+	// ledger with the checkpoint that covers it, if one does yet (`chain`).
+	Receipt Receipt `json:"receipt"`
+
+	// Token A JWS (RFC 7515) in compact form; its payload is `receipt`.
+	Token string `json:"token"`
 }
 
 // Stale Why a later step should look before it builds on a recorded result. The result stays the first result.
@@ -1215,11 +1547,29 @@ type CommitUndoParams struct {
 	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
+// ListRunsParams defines parameters for ListRuns.
+type ListRunsParams struct {
+	// Agent Only runs of this agent.
+	Agent string `form:"agent,omitempty" json:"agent,omitempty,omitzero"`
+
+	// Cursor Where to go on, as `next_cursor` of the page before said.
+	Cursor Cursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit Largest number of entries on the page.
+	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
 // GetRunParams defines parameters for GetRun.
 type GetRunParams struct {
 	// Agent Id of the agent whose run it is. Operators must say it; an agent's runs are its own.
 	Agent RunAgent `form:"agent,omitempty" json:"agent,omitempty,omitzero"`
+
+	// Verify Ask the outside systems whether the effects are still there.
+	Verify GetRunParamsVerify `form:"verify,omitempty" json:"verify,omitempty,omitzero"`
 }
+
+// GetRunParamsVerify defines parameters for GetRun.
+type GetRunParamsVerify string
 
 // CommitRunUndoParams defines parameters for CommitRunUndo.
 type CommitRunUndoParams struct {
@@ -1257,6 +1607,9 @@ type FreezeJSONRequestBody = FreezeRequest
 
 // LiftFreezeJSONRequestBody defines body for LiftFreeze for application/json ContentType.
 type LiftFreezeJSONRequestBody = LiftRequest
+
+// AskOperationJSONRequestBody defines body for AskOperation for application/json ContentType.
+type AskOperationJSONRequestBody = EmptyRequest
 
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = CancelRequest
@@ -1320,9 +1673,24 @@ type ServerInterface interface {
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(w http.ResponseWriter, r *http.Request, id OperationID, params GetOperationParams)
+	// AskOperation Ask the outside system again about an unknown operation
+	// (POST /v1/operations/{id}/ask)
+	AskOperation(w http.ResponseWriter, r *http.Request, id OperationID)
 	// CancelOperation Take back an operation that was not sent
 	// (POST /v1/operations/{id}/cancel)
 	CancelOperation(w http.ResponseWriter, r *http.Request, id OperationID)
+	// ListOperationEvents List the transitions of an operation
+	// (GET /v1/operations/{id}/events)
+	ListOperationEvents(w http.ResponseWriter, r *http.Request, id OperationID)
+	// ListOperationEvidence List what is known of an operation's outcome
+	// (GET /v1/operations/{id}/evidence)
+	ListOperationEvidence(w http.ResponseWriter, r *http.Request, id OperationID)
+	// GetForensics Find out why something seems to have happened twice
+	// (GET /v1/operations/{id}/forensics)
+	GetForensics(w http.ResponseWriter, r *http.Request, id OperationID)
+	// GetReceipt Get the signed receipt of an operation
+	// (GET /v1/operations/{id}/receipt)
+	GetReceipt(w http.ResponseWriter, r *http.Request, id OperationID)
 	// ResolveOperation State what became of an unknown operation
 	// (POST /v1/operations/{id}/resolve)
 	ResolveOperation(w http.ResponseWriter, r *http.Request, id OperationID)
@@ -1332,6 +1700,9 @@ type ServerInterface interface {
 	// PreviewUndo Preview taking an operation back
 	// (POST /v1/operations/{id}/undo/preview)
 	PreviewUndo(w http.ResponseWriter, r *http.Request, id OperationID)
+	// ListRuns List runs
+	// (GET /v1/runs)
+	ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams)
 	// GetRun Read the journal of a run
 	// (GET /v1/runs/{run})
 	GetRun(w http.ResponseWriter, r *http.Request, run RunID, params GetRunParams)
@@ -1428,9 +1799,39 @@ func (_ Unimplemented) GetOperation(w http.ResponseWriter, r *http.Request, id O
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AskOperation Ask the outside system again about an unknown operation
+// (POST /v1/operations/{id}/ask)
+func (_ Unimplemented) AskOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelOperation Take back an operation that was not sent
 // (POST /v1/operations/{id}/cancel)
 func (_ Unimplemented) CancelOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOperationEvents List the transitions of an operation
+// (GET /v1/operations/{id}/events)
+func (_ Unimplemented) ListOperationEvents(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOperationEvidence List what is known of an operation's outcome
+// (GET /v1/operations/{id}/evidence)
+func (_ Unimplemented) ListOperationEvidence(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetForensics Find out why something seems to have happened twice
+// (GET /v1/operations/{id}/forensics)
+func (_ Unimplemented) GetForensics(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetReceipt Get the signed receipt of an operation
+// (GET /v1/operations/{id}/receipt)
+func (_ Unimplemented) GetReceipt(w http.ResponseWriter, r *http.Request, id OperationID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1449,6 +1850,12 @@ func (_ Unimplemented) CommitUndo(w http.ResponseWriter, r *http.Request, id Ope
 // PreviewUndo Preview taking an operation back
 // (POST /v1/operations/{id}/undo/preview)
 func (_ Unimplemented) PreviewUndo(w http.ResponseWriter, r *http.Request, id OperationID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListRuns List runs
+// (GET /v1/runs)
+func (_ Unimplemented) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1920,6 +2327,32 @@ func (siw *ServerInterfaceWrapper) GetOperation(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// AskOperation operation middleware
+func (siw *ServerInterfaceWrapper) AskOperation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AskOperation(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelOperation operation middleware
 func (siw *ServerInterfaceWrapper) CancelOperation(w http.ResponseWriter, r *http.Request) {
 
@@ -1937,6 +2370,110 @@ func (siw *ServerInterfaceWrapper) CancelOperation(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CancelOperation(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOperationEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListOperationEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOperationEvents(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOperationEvidence operation middleware
+func (siw *ServerInterfaceWrapper) ListOperationEvidence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOperationEvidence(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetForensics operation middleware
+func (siw *ServerInterfaceWrapper) GetForensics(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetForensics(w, r, id)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetReceipt operation middleware
+func (siw *ServerInterfaceWrapper) GetReceipt(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id OperationID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetReceipt(w, r, id)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2040,6 +2577,65 @@ func (siw *ServerInterfaceWrapper) PreviewUndo(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListRuns operation middleware
+func (siw *ServerInterfaceWrapper) ListRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRunsParams
+
+	// ------------- Optional query parameter "agent" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "agent", r.URL.Query(), &params.Agent, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "agent"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "agent", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRuns(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetRun operation middleware
 func (siw *ServerInterfaceWrapper) GetRun(w http.ResponseWriter, r *http.Request) {
 
@@ -2067,6 +2663,19 @@ func (siw *ServerInterfaceWrapper) GetRun(w http.ResponseWriter, r *http.Request
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "agent"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "agent", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "verify" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "verify", r.URL.Query(), &params.Verify, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "verify"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "verify", Err: err})
 		}
 		return
 	}
@@ -2468,7 +3077,22 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/operations/{id}", wrapper.GetOperation)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/operations/{id}/ask", wrapper.AskOperation)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/operations/{id}/cancel", wrapper.CancelOperation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/{id}/events", wrapper.ListOperationEvents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/{id}/evidence", wrapper.ListOperationEvidence)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/{id}/forensics", wrapper.GetForensics)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/{id}/receipt", wrapper.GetReceipt)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/operations/{id}/resolve", wrapper.ResolveOperation)
@@ -2481,6 +3105,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/operations/export", wrapper.ExportOperations)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs", wrapper.ListRuns)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/runs/{run}", wrapper.GetRun)
@@ -2833,6 +3460,29 @@ func (response GetOperation202JSONResponse) VisitGetOperationResponse(w http.Res
 	return err
 }
 
+type AskOperationRequestObject struct {
+	ID   OperationID `json:"id"`
+	Body *AskOperationJSONRequestBody
+}
+
+type AskOperationResponseObject interface {
+	VisitAskOperationResponse(w http.ResponseWriter) error
+}
+
+type AskOperation200JSONResponse Operation
+
+func (response AskOperation200JSONResponse) VisitAskOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelOperationRequestObject struct {
 	ID   OperationID `json:"id"`
 	Body *CancelOperationJSONRequestBody
@@ -2845,6 +3495,94 @@ type CancelOperationResponseObject interface {
 type CancelOperation200JSONResponse Operation
 
 func (response CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperationEventsRequestObject struct {
+	ID OperationID `json:"id"`
+}
+
+type ListOperationEventsResponseObject interface {
+	VisitListOperationEventsResponse(w http.ResponseWriter) error
+}
+
+type ListOperationEvents200JSONResponse EventList
+
+func (response ListOperationEvents200JSONResponse) VisitListOperationEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperationEvidenceRequestObject struct {
+	ID OperationID `json:"id"`
+}
+
+type ListOperationEvidenceResponseObject interface {
+	VisitListOperationEvidenceResponse(w http.ResponseWriter) error
+}
+
+type ListOperationEvidence200JSONResponse EvidenceList
+
+func (response ListOperationEvidence200JSONResponse) VisitListOperationEvidenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetForensicsRequestObject struct {
+	ID OperationID `json:"id"`
+}
+
+type GetForensicsResponseObject interface {
+	VisitGetForensicsResponse(w http.ResponseWriter) error
+}
+
+type GetForensics200JSONResponse ForensicsReport
+
+func (response GetForensics200JSONResponse) VisitGetForensicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReceiptRequestObject struct {
+	ID OperationID `json:"id"`
+}
+
+type GetReceiptResponseObject interface {
+	VisitGetReceiptResponse(w http.ResponseWriter) error
+}
+
+type GetReceipt200JSONResponse SignedReceipt
+
+func (response GetReceipt200JSONResponse) VisitGetReceiptResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -2965,6 +3703,28 @@ func (response PreviewUndo200JSONResponse) VisitPreviewUndoResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Idempotency-Replayed", fmt.Sprint(response.Headers.IdempotencyReplayed))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunsRequestObject struct {
+	Params ListRunsParams
+}
+
+type ListRunsResponseObject interface {
+	VisitListRunsResponse(w http.ResponseWriter) error
+}
+
+type ListRuns200JSONResponse RunList
+
+func (response ListRuns200JSONResponse) VisitListRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3266,9 +4026,24 @@ type StrictServerInterface interface {
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(ctx context.Context, request GetOperationRequestObject) (GetOperationResponseObject, error)
+	// AskOperation Ask the outside system again about an unknown operation
+	// (POST /v1/operations/{id}/ask)
+	AskOperation(ctx context.Context, request AskOperationRequestObject) (AskOperationResponseObject, error)
 	// CancelOperation Take back an operation that was not sent
 	// (POST /v1/operations/{id}/cancel)
 	CancelOperation(ctx context.Context, request CancelOperationRequestObject) (CancelOperationResponseObject, error)
+	// ListOperationEvents List the transitions of an operation
+	// (GET /v1/operations/{id}/events)
+	ListOperationEvents(ctx context.Context, request ListOperationEventsRequestObject) (ListOperationEventsResponseObject, error)
+	// ListOperationEvidence List what is known of an operation's outcome
+	// (GET /v1/operations/{id}/evidence)
+	ListOperationEvidence(ctx context.Context, request ListOperationEvidenceRequestObject) (ListOperationEvidenceResponseObject, error)
+	// GetForensics Find out why something seems to have happened twice
+	// (GET /v1/operations/{id}/forensics)
+	GetForensics(ctx context.Context, request GetForensicsRequestObject) (GetForensicsResponseObject, error)
+	// GetReceipt Get the signed receipt of an operation
+	// (GET /v1/operations/{id}/receipt)
+	GetReceipt(ctx context.Context, request GetReceiptRequestObject) (GetReceiptResponseObject, error)
 	// ResolveOperation State what became of an unknown operation
 	// (POST /v1/operations/{id}/resolve)
 	ResolveOperation(ctx context.Context, request ResolveOperationRequestObject) (ResolveOperationResponseObject, error)
@@ -3278,6 +4053,9 @@ type StrictServerInterface interface {
 	// PreviewUndo Preview taking an operation back
 	// (POST /v1/operations/{id}/undo/preview)
 	PreviewUndo(ctx context.Context, request PreviewUndoRequestObject) (PreviewUndoResponseObject, error)
+	// ListRuns List runs
+	// (GET /v1/runs)
+	ListRuns(ctx context.Context, request ListRunsRequestObject) (ListRunsResponseObject, error)
 	// GetRun Read the journal of a run
 	// (GET /v1/runs/{run})
 	GetRun(ctx context.Context, request GetRunRequestObject) (GetRunResponseObject, error)
@@ -3652,6 +4430,42 @@ func (sh *strictHandler) GetOperation(w http.ResponseWriter, r *http.Request, id
 	}
 }
 
+// AskOperation operation middleware
+func (sh *strictHandler) AskOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request AskOperationRequestObject
+
+	request.ID = id
+
+	var body AskOperationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AskOperation(ctx, request.(AskOperationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AskOperation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AskOperationResponseObject); ok {
+		if err := validResponse.VisitAskOperationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelOperation operation middleware
 func (sh *strictHandler) CancelOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
 	var request CancelOperationRequestObject
@@ -3678,6 +4492,110 @@ func (sh *strictHandler) CancelOperation(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CancelOperationResponseObject); ok {
 		if err := validResponse.VisitCancelOperationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOperationEvents operation middleware
+func (sh *strictHandler) ListOperationEvents(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request ListOperationEventsRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOperationEvents(ctx, request.(ListOperationEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOperationEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOperationEventsResponseObject); ok {
+		if err := validResponse.VisitListOperationEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOperationEvidence operation middleware
+func (sh *strictHandler) ListOperationEvidence(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request ListOperationEvidenceRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOperationEvidence(ctx, request.(ListOperationEvidenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOperationEvidence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOperationEvidenceResponseObject); ok {
+		if err := validResponse.VisitListOperationEvidenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetForensics operation middleware
+func (sh *strictHandler) GetForensics(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request GetForensicsRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetForensics(ctx, request.(GetForensicsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetForensics")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetForensicsResponseObject); ok {
+		if err := validResponse.VisitGetForensicsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetReceipt operation middleware
+func (sh *strictHandler) GetReceipt(w http.ResponseWriter, r *http.Request, id OperationID) {
+	var request GetReceiptRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetReceipt(ctx, request.(GetReceiptRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetReceipt")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetReceiptResponseObject); ok {
+		if err := validResponse.VisitGetReceiptResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -3781,6 +4699,32 @@ func (sh *strictHandler) PreviewUndo(w http.ResponseWriter, r *http.Request, id 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PreviewUndoResponseObject); ok {
 		if err := validResponse.VisitPreviewUndoResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRuns operation middleware
+func (sh *strictHandler) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
+	var request ListRunsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRuns(ctx, request.(ListRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRunsResponseObject); ok {
+		if err := validResponse.VisitListRunsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +37,12 @@ type Config struct {
 	Identity  *identity.Service
 	Sessions  *identity.Sessions
 	Keys      *tokens.KeySet
+	// Ask looks an unknown operation up at a person's wish, as
+	// reconcile.Reconciler.AskNow does.
+	Ask func(ctx context.Context, tenant, id string) (ledger.Operation, error)
+	// Receipt states what became of a final operation: a signed token and the JSON
+	// that is signed, as audit.Receipts issues them.
+	Receipt func(ctx context.Context, tenant, id string) (token string, receipt json.RawMessage, err error)
 
 	// Hosts are the names, without port, that the gateway answers for (S52).
 	Hosts []string
@@ -110,7 +118,7 @@ func New(cfg Config) (*Server, error) {
 
 func (c *Config) complete() error {
 	if c.Ledger == nil || c.Registry == nil || c.Preview == nil || c.Commit == nil || c.Approvals == nil ||
-		c.Identity == nil || c.Sessions == nil || c.Keys == nil || c.ReferenceScript == "" {
+		c.Identity == nil || c.Sessions == nil || c.Keys == nil || c.Ask == nil || c.Receipt == nil || c.ReferenceScript == "" {
 		return errors.New("api: a required field of Config is missing")
 	}
 	if c.RatePerMinute < 0 || c.Burst < 0 || c.BodyTimeout < 0 {

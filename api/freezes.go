@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,10 @@ func (h handlers) Freeze(ctx context.Context, r FreezeRequestObject) (FreezeResp
 	if err != nil {
 		return nil, err
 	}
-	if t, ok := h.cfg.Registry.Get(scope.Tool); scope.Tool != "" && (!ok || t.Access != tools.Write) {
+	switch there, err := h.freezable(ctx, scope); {
+	case err != nil:
+		return nil, err
+	case !there:
 		return nil, fault.New(fault.ToolNotFound, "There is no such tool that writes.").At("/scope/tool", "no such tool")
 	}
 	if _, err := h.cfg.Ledger.Freeze(ctx, scope, ledger.FreezeLevel(r.Body.Level), who.actor(), r.Body.Reason); err != nil {
@@ -63,11 +67,41 @@ func (h handlers) LiftFreeze(ctx context.Context, r LiftFreezeRequestObject) (Li
 		return nil, fault.New(fault.FreezeNotFound, "Nothing is frozen in this scope.")
 	}
 	err = h.cfg.Ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: scope, By: who.actor(), Reason: r.Body.Reason, Override: r.Body.Override})
+	if fault.Is(err, fault.UnknownsOpen) {
+		return nil, &advised{refusal: fault.Of(err), url: doubtsURL(scope.Tool)}
+	}
 	if err != nil {
 		return nil, err
 	}
 	list, err := h.frozen(ctx)
 	return LiftFreeze200JSONResponse(list), readBack(err)
+}
+
+// freezable reports that a scope is one that something could be sent in: a tool
+// that writes, in force here or by the guard row, or one that was withdrawn and
+// has operations that finish on it.
+func (s *Server) freezable(ctx context.Context, scope ledger.Scope) (bool, error) {
+	if scope.Tool == "" {
+		return true, nil
+	}
+	if t, ok := s.cfg.Registry.Get(scope.Tool); ok {
+		return t.Access == tools.Write, nil
+	}
+	g, err := s.cfg.Ledger.Guard(ctx, scope.Tenant)
+	if err != nil || g.Tools[scope.Tool] != "" {
+		return err == nil, err
+	}
+	page, err := s.cfg.Ledger.List(ctx, ledger.Filter{Tenant: scope.Tenant, Tool: scope.Tool, Limit: 1})
+	return len(page.Operations) > 0, err
+}
+
+// doubtsURL lists what must be settled before a freeze is lifted.
+func doubtsURL(tool string) string {
+	at := "/v1/operations?state=" + string(ledger.Unknown)
+	if tool != "" {
+		at += "&tool=" + url.QueryEscape(tool)
+	}
+	return at
 }
 
 // historyRows is how many guard rows are read at once.
@@ -203,7 +237,16 @@ func (s *Server) freezeDoc(ctx context.Context, f ledger.Freeze) (Freeze, error)
 	if out.Running, err = s.inScope(ctx, f, ledger.Running); err != nil {
 		return out, err
 	}
-	out.Unknown, err = s.inScope(ctx, f, ledger.Unknown)
+	if out.Unknown, err = s.inScope(ctx, f, ledger.Unknown); err != nil {
+		return out, err
+	}
+	m, measured, err := s.cfg.Ledger.FreezeMeasures(ctx, of(ctx).who.tenant(), f)
+	if measured {
+		out.Measures = &FreezeMeasures{
+			Before: ScopeCount(m.Before), Now: ScopeCount(m.Now),
+			Dispatched: m.Dispatched, Doubted: m.Doubted, Settled: m.Settled, Contradicted: m.Contradicted,
+		}
+	}
 	return out, err
 }
 

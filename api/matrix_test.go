@@ -90,7 +90,8 @@ func TestDoors_NotAllowed(t *testing.T) {
 		switch d.operation {
 		case "callTool", "previewTool", "commitTool":
 			r.want(d.call().as(r.ann), 403, "not_allowed")
-		case "listApprovals", "getApproval", "decideApproval", "reopenApproval", "resolveOperation", "listFreezes", "freeze", "liftFreeze", "listFreezeHistory", "exportOperations":
+		case "listApprovals", "getApproval", "decideApproval", "reopenApproval", "resolveOperation", "listFreezes", "freeze", "liftFreeze", "listFreezeHistory", "exportOperations",
+			"askOperation", "listOperationEvidence", "getForensics":
 			c := d.call()
 			c.key = r.clerk
 			r.want(c, 403, "not_allowed")

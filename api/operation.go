@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"time"
 
 	"countersign/approvals/policy"
 	"countersign/ledger"
@@ -29,7 +30,8 @@ func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decis
 		ArgsDigest: op.ArgsDigest, Headline: op.Headline, Reversible: op.Reversible,
 		EffectID: op.EffectID, Result: op.Result, Attempts: len(op.Attempts), RetryCount: op.Retries(),
 		RequestID: op.RequestID, EvidenceBoundary: EvidenceBoundary(op.EvidenceBoundary), AgainOf: op.AgainOf, UndoOf: op.Parent,
-		Adopted: op.Adopted, AllowedActions: allowed(op, who, said),
+		Adopted: op.Adopted, After: op.After, NeedsPerson: op.OnList && op.State == ledger.Unknown,
+		FirstUnknownAt: utc(op.FirstUnknownAt), AskAt: utc(op.AskAt), Doubt: Doubt(op.Doubt), AllowedActions: s.allowed(op, who, said),
 		CreatedAt: op.CreatedAt.UTC(), UpdatedAt: op.UpdatedAt.UTC(),
 		URL: operationURL(op), Next: s.nextOf(op, mine),
 	}
@@ -38,6 +40,12 @@ func (s *Server) summary(op ledger.Operation, who principal, said []ledger.Decis
 	}
 	if op.AskedBy != nil {
 		o.AskedBy = Principal{ID: op.AskedBy.ID, Name: op.AskedBy.Name}
+	}
+	if op.Goal != nil {
+		o.Goal = Goal{Group: op.Goal.Group, Value: op.Goal.Value}
+	}
+	if mine {
+		o.UndoneBy = op.Child
 	}
 	// Run and call are the words of the agent that asked.
 	if op.Run != nil && (who.operator != nil || op.Agent.ID == who.agent.ID) {
@@ -123,7 +131,7 @@ func (s *Server) pageURL(op ledger.Operation) string {
 }
 
 // allowed lists what the caller may do with an operation now.
-func allowed(op ledger.Operation, who principal, said []ledger.Decision) []AllowedAction {
+func (s *Server) allowed(op ledger.Operation, who principal, said []ledger.Decision) []AllowedAction {
 	can := []AllowedAction{}
 	if !visible(op, who) {
 		return can
@@ -133,6 +141,9 @@ func allowed(op ledger.Operation, who principal, said []ledger.Decision) []Allow
 	// Nobody's undo but its own is an agent's to cancel.
 	if has(ledger.VerbCancel) && (who.operator != nil || op.AskedBy == nil || askedFor(op, who.agent.ID)) {
 		can = append(can, AllowedActionCancel)
+	}
+	if s.mayAskForUndo(op, who) {
+		can = append(can, AllowedActionUndo)
 	}
 	if who.operator == nil {
 		return can
@@ -145,8 +156,40 @@ func allowed(op ledger.Operation, who principal, said []ledger.Decision) []Allow
 	}
 	if has(ledger.VerbResolve) {
 		can = append(can, AllowedActionResolve)
+		if t, ok := s.asDone(op); !ok || t.Consistency == tools.Strong || t.Consistency == tools.Eventual {
+			can = append(can, AllowedActionAsk)
+		}
 	}
 	return can
+}
+
+// asDone is the tool that an operation was opened with, if that is still the one
+// in force. An older version would have to be read; whoever asks for something
+// about it is told then.
+func (s *Server) asDone(op ledger.Operation) (*tools.Tool, bool) {
+	t, ok := s.cfg.Registry.Get(op.Tool)
+	return t, ok && t.Version == op.ToolVersion
+}
+
+// mayAskForUndo reports that the caller may ask for the undo of an operation; its
+// preview says whether the outside system still allows it.
+func (s *Server) mayAskForUndo(op ledger.Operation, who principal) bool {
+	if ledger.Undoable(op) != nil {
+		return false
+	}
+	t, ok := s.asDone(op)
+	if !ok {
+		return op.Reversible
+	}
+	return t.UndoTool != "" && mayUse(who, t.UndoTool)
+}
+
+// utc is a time as answers tell it; none stays none.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
 }
 
 // whyNot says why an operator may not decide on the current round; empty when

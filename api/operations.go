@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"countersign/fault"
 	"countersign/ledger"
@@ -66,6 +67,12 @@ func (h handlers) GetOperation(ctx context.Context, r GetOperationRequestObject)
 		return nil, err
 	}
 	o, err := h.operation(ctx, op)
+	if err == nil && op.State.Effective() {
+		var stale []string
+		if stale, err = h.cfg.Ledger.Stale(ctx, op); len(stale) > 0 {
+			o.Stale = staleOf(stale)
+		}
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -108,6 +115,22 @@ func (h handlers) ResolveOperation(ctx context.Context, r ResolveOperationReques
 	o, err := h.operation(ctx, op)
 	return ResolveOperation200JSONResponse(o), readBack(err)
 }
+
+func (h handlers) AskOperation(ctx context.Context, r AskOperationRequestObject) (AskOperationResponseObject, error) {
+	op, err := h.find(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	h.patient(ctx, askFor)
+	if op, err = h.cfg.Ask(ctx, op.Tenant, op.ID); err != nil {
+		return nil, err
+	}
+	o, err := h.operation(ctx, op)
+	return AskOperation200JSONResponse(o), readBack(err)
+}
+
+// askFor is how long questions to outside systems may take, with their repeats.
+const askFor = time.Minute
 
 // readBack is the refusal of a request that was carried out and whose result
 // can't be read: "nothing was changed" would not be true.

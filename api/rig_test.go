@@ -18,6 +18,7 @@ import (
 
 	"countersign/api"
 	"countersign/approvals"
+	"countersign/audit"
 	"countersign/commit"
 	"countersign/examples/shop"
 	"countersign/identity"
@@ -137,6 +138,18 @@ func (r *rig) startServices(o options) {
 		Ledger:          r.ledger, Registry: r.registry, Preview: previews, Commit: commits,
 		Approvals: approvals.New(approvals.Config{Ledger: r.ledger, Person: person}),
 		Identity:  r.identity, Sessions: r.sessions, Keys: r.keys,
+		Ask: reconcile.NewReconciler(reconcile.ReconcilerConfig{
+			Ledger: r.ledger, Store: r.store, Registry: r.registry, Executor: r.executor, Owner: "test",
+		}).AskNow,
+		Receipt: func(ctx context.Context, tenant, id string) (string, json.RawMessage, error) {
+			receipts := audit.Receipts{Store: r.store, Ledger: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now}
+			token, receipt, err := receipts.Issue(ctx, r.ledger.Reader, tenant, id)
+			if err != nil {
+				return "", nil, err
+			}
+			text, err := json.Marshal(receipt)
+			return token, text, err
+		},
 		Hosts: []string{"127.0.0.1"}, PublicURL: "https://gate.example",
 		RatePerMinute: o.ratePerMinute, Burst: o.burst, BodyTimeout: o.bodyTimeout, Draining: o.draining,
 		Now: r.clock.Now, Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

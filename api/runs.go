@@ -29,6 +29,27 @@ func runOf(ctx context.Context, agent string) (string, error) {
 
 func runNotFound() error { return fault.New(fault.RunNotFound, "There is no such run.") }
 
+func (h handlers) ListRuns(ctx context.Context, r ListRunsRequestObject) (ListRunsResponseObject, error) {
+	who := of(ctx).who
+	out := RunList{Runs: []RunHead{}}
+	f := ledger.RunFilter{Tenant: who.tenant(), Agent: r.Params.Agent, Cursor: r.Params.Cursor, Limit: r.Params.Limit}
+	if who.agent != nil {
+		if f.Agent != "" && f.Agent != who.agent.ID {
+			return ListRuns200JSONResponse(out), nil // another's runs are not there for it
+		}
+		f.Agent = who.agent.ID
+	}
+	page, err := h.cfg.Ledger.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, head := range page.Runs {
+		out.Runs = append(out.Runs, runHead(head))
+	}
+	out.NextCursor = page.Next
+	return ListRuns200JSONResponse(out), nil
+}
+
 func (h handlers) GetRun(ctx context.Context, r GetRunRequestObject) (GetRunResponseObject, error) {
 	who := of(ctx).who
 	agent, err := runOf(ctx, r.Params.Agent)
@@ -41,6 +62,15 @@ func (h handlers) GetRun(ctx context.Context, r GetRunRequestObject) (GetRunResp
 		return nil, err
 	case len(j.Entries) == 0:
 		return nil, runNotFound()
+	}
+	if r.Params.Verify == GetRunParamsVerifyTrue {
+		h.patient(ctx, askFor)
+		within, cancel := context.WithTimeout(ctx, askFor)
+		defer cancel()
+		// When the time is over, what was not asked about stays as it is.
+		if j, err = h.cfg.Preview.Verify(within, j); err != nil && within.Err() == nil {
+			return nil, err
+		}
 	}
 	out := Journal{Run: runHead(j.Run), Entries: make([]JournalEntry, len(j.Entries))}
 	for i, e := range j.Entries {
@@ -121,7 +151,7 @@ func (s *Server) runURL(ctx context.Context, run, agent, below string) string {
 }
 
 func runHead(h ledger.RunHead) RunHead {
-	out := RunHead{ID: h.ID, AgentID: h.Agent, Operations: h.Operations, Closed: h.Closed()}
+	out := RunHead{ID: h.ID, AgentID: h.Agent, Operations: h.Operations, NewestAt: utc(h.Newest), Closed: h.Closed()}
 	if h.Closed() {
 		out.ClosedAt = h.ClosedAt.UTC()
 		out.ClosedBy = Principal{ID: h.ClosedBy.ID, Name: h.ClosedBy.Name}

@@ -289,7 +289,20 @@ type issued struct {
 }
 
 func (g *gateway) receipt(r *http.Request) (any, error) {
-	receipts := audit.Receipts{Store: g.db, Ledger: g.ledger.ID(), Keys: g.keys, Now: g.ledger.Now}
-	token, receipt, err := receipts.Issue(r.Context(), g.ledger.Reader, tenant, chi.URLParam(r, "operation"))
+	token, receipt, err := g.receipts().Issue(r.Context(), g.ledger.Reader, tenant, chi.URLParam(r, "operation"))
 	return issued{token, receipt}, err
+}
+
+func (g *gateway) receipts() audit.Receipts {
+	return audit.Receipts{Store: g.db, Ledger: g.ledger.ID(), Keys: g.keys, Now: g.ledger.Now}
+}
+
+// signedReceipt is a receipt as the REST API gives it.
+func (g *gateway) signedReceipt(ctx context.Context, tenant, id string) (string, json.RawMessage, error) {
+	token, receipt, err := g.receipts().Issue(ctx, g.ledger.Reader, tenant, id)
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := json.Marshal(receipt)
+	return token, text, err
 }

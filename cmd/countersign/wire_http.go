@@ -36,15 +36,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 			pages.SessionError(w, r, err)
 		},
 	})
-	hosts := g.hosts(public)
-	server, err = api.New(api.Config{
-		ReferenceScript: web.AssetURL(web.ReferenceScript),
-		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
-		Identity: g.identity, Sessions: sessions, Keys: g.keys, Hosts: hosts, PublicURL: public,
-		RatePerMinute: 60 * g.cfg.Limits.AgentRequests, Burst: 4 * g.cfg.Limits.AgentRequests,
-		Draining: g.draining, Now: g.env.now, Log: g.log, Watch: g.watch(),
-	})
-	if err != nil {
+	if server, err = g.newAPI(sessions); err != nil {
 		return nil, nil, err
 	}
 	pages, err = web.New(web.Config{
@@ -56,7 +48,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 		return nil, nil, err
 	}
 	g.pages = pages
-	page := knownHost(hosts, pages.Handler())
+	page := knownHost(g.hosts(public), pages.Handler())
 	everybody = g.clientIP()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {
 			server.ServeHTTP(w, r)
@@ -69,6 +61,18 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 		server.ServeHTTP(w, r)
 	}))
 	return everybody, agents, nil
+}
+
+// newAPI makes the REST API.
+func (g *gateway) newAPI(sessions *identity.Sessions) (*api.Server, error) {
+	return api.New(api.Config{
+		ReferenceScript: web.AssetURL(web.ReferenceScript),
+		Ledger:          g.ledger, Registry: g.registry, Preview: g.previews, Commit: g.commits, Approvals: g.approvals,
+		Identity: g.identity, Sessions: sessions, Keys: g.keys, Ask: g.reconciler.AskNow, Receipt: g.signedReceipt,
+		Hosts: g.hosts(g.cfg.publicURL()), PublicURL: g.cfg.publicURL(),
+		RatePerMinute: 60 * g.cfg.Limits.AgentRequests, Burst: 4 * g.cfg.Limits.AgentRequests,
+		Draining: g.draining, Now: g.env.now, Log: g.log, Watch: g.watch(),
+	})
 }
 
 // hosts are the names that requests may be for (S52): the public one, those of
