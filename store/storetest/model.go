@@ -148,20 +148,16 @@ func (m *model) open(t *rapid.T) {
 		want = string(ledger.HeadMoved)
 	case o.Epoch != m.epoch:
 		want = string(ledger.EpochMoved)
+	case m.goalMoved(n):
+		want = string(ledger.GoalMoved)
+	case n.Operation.Run != nil && m.runs[n.Operation.Run.ID].Closed():
+		want = string(ledger.RunClosed)
 	case !there:
 		want = string(ledger.PreviewGone)
 	case !now.Before(pv.ExpiresAt):
 		want = string(ledger.PreviewExpired)
 	case !n.NotAfter.IsZero() && now.After(n.NotAfter):
 		want = string(ledger.TooLate)
-	}
-	if want == "" && n.Operation.Goal != nil {
-		if holder := m.holder(*n.Operation.Goal); holder.ID != n.GoalHead.Operation.ID || holder.Version != n.GoalHead.Operation.Version {
-			want = string(ledger.GoalMoved)
-		}
-	}
-	if want == "" && n.Operation.Run != nil && m.runs[n.Operation.Run.ID].Closed() {
-		want = string(ledger.RunClosed)
 	}
 	lost := false
 	if want == "" {
@@ -192,6 +188,15 @@ func (m *model) open(t *rapid.T) {
 		h.ClosedAt, h.ClosedBy, h.Closing = c.ClosedAt, c.ClosedBy, c.Closing
 		m.runs[c.ID] = h
 	}
+}
+
+// goalMoved: another holder of its goal stands than was evaluated.
+func (m *model) goalMoved(n *ledger.NewOperation) bool {
+	if n.Operation.Goal == nil {
+		return false
+	}
+	holder, was := m.holder(*n.Operation.Goal), n.GoalHead.Operation
+	return holder.ID != was.ID || holder.Version != was.Version
 }
 
 // placed puts a new operation in a run, and gives it a goal, now and then.
