@@ -49,6 +49,7 @@ failed=0
 step "tests, race detector on" tests 1 . "$(go list ./... | grep -v '/harness')" -race || failed=1
 # The harness is long and mostly one thing at a time; without the detector it meets
 # ten times as many schedules.
+export SIM_SEEDS=30000
 step "harness" tests 0 . ./harness/... || failed=1
 step "fuzzing, 15 s a target" .ci/fuzz.sh 15s || failed=1
 # The other modules once, without the detector: what they link is mostly not ours.
