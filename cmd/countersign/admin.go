@@ -59,7 +59,14 @@ func (g *gateway) adminHandler() http.Handler {
 	r.Post("/keys/rotate", answer(g.rotateKeys))
 	r.Get("/status", answer(g.status))
 	g.auditRoutes(r)
-	return r
+	local := g.localAPI()
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if isLocalAPI(q.URL.Path) {
+			local.ServeHTTP(w, q)
+			return
+		}
+		r.ServeHTTP(w, q)
+	})
 }
 
 // refusal is how the admin door says no.

@@ -105,9 +105,21 @@ func (p *program) quiet(cfg Config) environment {
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
-func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p inProcess) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	w := &buffered{header: http.Header{}, status: http.StatusOK}
-	p.handler.ServeHTTP(w, r)
+	defer func() {
+		// As a server does: an answer that was broken off is no answer.
+		if broken := recover(); broken == http.ErrAbortHandler {
+			resp, err = nil, io.ErrUnexpectedEOF
+		} else if broken != nil {
+			panic(broken)
+		}
+	}()
+	served := r.Clone(r.Context())
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	p.handler.ServeHTTP(w, served)
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Header: w.header,
 		Body: io.NopCloser(&w.body), Request: r, ProtoMajor: 1, ProtoMinor: 1,

@@ -23,6 +23,10 @@ type client struct {
 	base string
 	key  string
 	http *http.Client
+	// name is what answers are said to be from; base, unless it says nothing.
+	name string
+	// as is the operator for whom the admin door is asked, in place of a key.
+	as string
 }
 
 // defaultURL is where a gateway is by default.
@@ -190,7 +194,12 @@ func (c *client) do(ctx context.Context, method, path string, in any) (reply, er
 	if err != nil {
 		return reply{}, unsent{c.base, err}
 	}
-	req.Header.Set("Authorization", "Bearer "+c.key)
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.as != "" {
+		req.Header.Set(asHeader, c.as)
+	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -221,7 +230,7 @@ func (c *client) sendError(err error) error {
 }
 
 func (c *client) read(resp *http.Response, text []byte) (reply, error) {
-	r := reply{from: c.base, status: resp.StatusCode, body: text}
+	r := reply{from: cmp.Or(c.name, c.base), status: resp.StatusCode, body: text}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/problem+json":

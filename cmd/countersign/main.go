@@ -100,6 +100,7 @@ waits for people; and when nobody knows whether something happened, it says so.`
 		agentCommand(p), operatorCommand(p), toolCommand(p), keysCommand(p),
 		auditCommand(p), receiptCommand(p), backupCommand(p), recoverCommand(p),
 		previewCommand(p), commitCommand(p),
+		freezeCommand(p), unfreezeCommand(p), freezesCommand(p), unknownCommand(p), runCommand(p), undoCommand(p),
 		doctorCommand(p), migrateCommand(p), schemaCommand(p), versionCommand(p), manCommand(p),
 	)
 	return root

@@ -94,7 +94,9 @@ func (p *program) showProblem(r reply) error {
 	if no.Next.Text != "" {
 		p.note("next: %s: %s", no.Next.Action, safe(no.Next.Text))
 	}
-	p.note("request: %s", safe(no.RequestID))
+	if no.RequestID != "" {
+		p.note("request: %s", safe(no.RequestID))
+	}
 	if no.Operation != nil {
 		if err := p.answer(nil, func(w io.Writer) { operationRows(w, *no.Operation) }); err != nil {
 			return err
