@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -81,4 +82,18 @@ func TestConfig_PublicURL(t *testing.T) {
 		c.PublicURL = url
 		require.Equal(t, good, len(c.check()) == 0, "%s: %v", url, c.check())
 	}
+}
+
+// A handler in this process that breaks off its answer gives none, as over a
+// socket; nothing else that breaks is hidden.
+func TestInProcess_BrokenOff(t *testing.T) {
+	get := func(cause any) error {
+		a := &admin{client: &http.Client{Transport: inProcess{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("a part"))
+			panic(cause)
+		})}}}
+		return a.stream(t.Context(), "/x", os.Stdout)
+	}
+	require.ErrorContains(t, get(http.ErrAbortHandler), "unexpected EOF")
+	require.PanicsWithValue(t, "wires crossed", func() { _ = get("wires crossed") })
 }
