@@ -130,9 +130,24 @@ func (g Guard) Frozen(tool string) (Freeze, bool) {
 	return found, found.Level != ""
 }
 
-// stopped reports whether exactly this scope is frozen at "all".
+// stopped reports whether what was found out about a tool stands against it. A
+// freeze by anybody else does not do, of whatever scope and level: it may be
+// lifted by somebody who knows nothing of this.
 func (g Guard) stopped(tool string) bool {
-	return slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool && f.Level == FreezeAll })
+	return slices.ContainsFunc(g.Freezes, func(f Freeze) bool { return f.Tool == tool && f.By == foundOut })
+}
+
+// foundOut is who freezes a tool that evidence gave the lie to.
+var foundOut = Gateway("contradiction")
+
+// stop freezes a tool at "all" for what was found out about it, in the place of
+// a person's freeze of the same tool, which stays in the history.
+func (g *Guard) stop(tool, reason string, at time.Time) {
+	if g.stopped(tool) {
+		return
+	}
+	g.Freezes = slices.DeleteFunc(g.Freezes, Scope{Tool: tool}.is)
+	g.Freezes = append(g.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: foundOut, Reason: reason, At: at})
 }
 
 // Subject is what a guard row is asked about.

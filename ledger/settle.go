@@ -152,19 +152,14 @@ func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence)
 	}, nil
 }
 
-// autoFreeze gives the guard row with the tool frozen at "all". A wider freeze
-// does not do: it may be lifted by somebody who knows nothing of this. Where the
-// tool is frozen already the row moves on all the same, so that nothing commits
-// that was evaluated before this was known: under another tool, one goal may ask
-// for the same effect.
+// autoFreeze gives the guard row with the tool frozen at "all". Where that stands
+// already the row moves on all the same, so that nothing commits that was
+// evaluated before this was known: under another tool, one goal may ask for the
+// same effect.
 func (l *Ledger) autoFreeze(g Guard, tool, reason string) *Guard {
-	by := Gateway("contradiction")
 	next := g.clone()
-	if !g.stopped(tool) {
-		next.Freezes = slices.DeleteFunc(next.Freezes, Scope{Tool: tool}.is)
-		next.Freezes = append(next.Freezes, Freeze{Tool: tool, Level: FreezeAll, By: by, Reason: reason, At: l.Now()})
-	}
-	next = l.follow(next, g, Change{What: "freeze", Tool: tool, By: by, Reason: reason})
+	next.stop(tool, reason, l.Now())
+	next = l.follow(next, g, Change{What: "freeze", Tool: tool, By: foundOut, Reason: reason})
 	return &next
 }
 
@@ -187,11 +182,11 @@ func (l *Ledger) freezeOf(ctx context.Context, op Operation, all proofs) (*Guard
 
 // freezeOnSecondEffect freezes the tool where the evidence moves nothing.
 func (l *Ledger) freezeOnSecondEffect(ctx context.Context, op Operation, all proofs) error {
-	g, err := l.freezeOf(ctx, op, all)
-	if err != nil || g == nil {
-		return err
+	if !all.second(op) {
+		return nil
 	}
-	_, err = l.Freeze(ctx, Scope{Tenant: op.Tenant, Tool: op.Tool}, FreezeAll, Gateway("contradiction"), twoEffects)
+	why := Change{What: "freeze", Tool: op.Tool, By: foundOut, Reason: twoEffects}
+	_, _, err := l.ChangeGuard(ctx, op.Tenant, why, func(g *Guard) { g.stop(op.Tool, twoEffects, l.Now()) })
 	return err
 }
 

@@ -110,3 +110,46 @@ func TestContradiction_OfWhatWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestFinding_BehindAPersonsFreeze: what evidence finds out about a tool stands by
+// itself, also where a person froze the tool before: whoever lifts that freeze
+// sees why there is more to it.
+func TestFinding_BehindAPersonsFreeze(t *testing.T) {
+	for name, find := range map[string]func(*rig){
+		"an effect of what had none": func(r *rig) {
+			op := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.NoEffect})
+			r.frozenBy(person)
+			r.proven(op, 1, "e_late")
+		},
+		"a second effect": func(r *rig) {
+			op := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.Succeeded, EffectID: "e_1"})
+			r.frozenBy(person)
+			r.proven(op, 1, "e_2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			find(r)
+			g, err := r.Guard(r.ctx, tenant)
+			require.NoError(t, err)
+			require.Len(t, g.Freezes, 1)
+			require.Equal(t, ledger.Gateway("contradiction"), g.Freezes[0].By)
+			require.Equal(t, ledger.FreezeAll, g.Freezes[0].Level)
+			rows := r.intact(tenant)
+			require.Equal(t, person, rows[len(rows)-2].Change.By, "the person's freeze stays in the history")
+
+			// A person's freeze afterwards does not hide it either.
+			r.frozenBy(person)
+			g, err = r.Guard(r.ctx, tenant)
+			require.NoError(t, err)
+			require.Equal(t, ledger.Gateway("contradiction"), g.Freezes[0].By)
+		})
+	}
+}
+
+// frozenBy freezes hold_order at all.
+func (r *rig) frozenBy(who ledger.Actor) {
+	r.t.Helper()
+	_, err := r.Freeze(r.ctx, ledger.Scope{Tenant: tenant, Tool: "hold_order"}, ledger.FreezeAll, who, "stop")
+	require.NoError(r.t, err)
+}
