@@ -334,11 +334,34 @@ func (b *bus) release(group []*parked) {
 	case HangUp:
 		if h, ok := first.ctx.Value(handlerKey{}).(*handler); ok {
 			b.s.count("hung up")
-			defer h.cancel()
+			b.hangUp(h, group)
+			return
 		}
 	}
 	for _, p := range group {
 		b.one(p, kind, span)
+	}
+}
+
+// hangUp makes the calls of a handler whose caller leaves, before their answers
+// are read or after. Never while they are read: what came first would be chance.
+func (b *bus) hangUp(h *handler, group []*parked) {
+	first := group[0]
+	before := first.class == "answer" || b.chance("hang up", first.who, first.class, first.on) < 0.5
+	verdicts := make([]verdict, len(group))
+	for i, p := range group {
+		verdicts[i] = verdict{kind: HangUp, err: p.make(HangUp)}
+	}
+	if before {
+		h.cancel()
+		synctest.Wait()
+	}
+	for i, p := range group {
+		b.answer(p, verdicts[i])
+	}
+	if !before {
+		synctest.Wait()
+		h.cancel()
 	}
 }
 

@@ -176,7 +176,7 @@ var moves = map[ledger.Verb][]string{
 	ledger.VerbCompensated:  {"compensating>compensated"},
 	ledger.VerbGiveUp:       {"compensating>succeeded"},
 	ledger.VerbContradict:   {"a awaiting_approval>unknown", "a pending>unknown", "a failed>unknown", "a rejected>unknown", "a expired>unknown", "a cancelled>unknown"},
-	ledger.VerbRecompensate: {"succeeded>compensating"},
+	ledger.VerbRecompensate: {"succeeded>compensating", "compensating>compensating"},
 }
 
 // legal refuses a move that the table does not have, a hole in versions or chain,
