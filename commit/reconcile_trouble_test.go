@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,12 +74,15 @@ func TestReconcile_SlowToolHoldsUpNobody(t *testing.T) {
 	hanging := tooltest.FakeOf(slow)
 	hanging.SwallowLookups(true)
 	var doubts []ledger.Operation
+	var op ledger.Operation
 	for i := range 5 {
 		hanging.Script(tooltest.LoseReply())
 		doubts = append(doubts, r.inDoubtOf("slow_order", fmt.Sprintf("ord_%d", i)))
+		if i == 0 { // the second claim brings two more of the slow one, which has room for one
+			tooltest.FakeOf(quick).Script(tooltest.LoseReply())
+			op = r.inDoubt("hold_order")
+		}
 	}
-	tooltest.FakeOf(quick).Script(tooltest.LoseReply())
-	op := r.inDoubt("hold_order")
 
 	looker := r.reconcilerWith(func(c *reconcile.ReconcilerConfig) { c.EachTool, c.AskFor = 2, time.Hour })
 	ctx, stop := context.WithCancel(t.Context())
@@ -94,6 +98,47 @@ func TestReconcile_SlowToolHoldsUpNobody(t *testing.T) {
 		require.Empty(t, r.lookups(d.ID), "a stop is no answer")
 		require.Equal(t, ledger.Unknown, r.op(d.ID).State)
 	}
+}
+
+// TestReconcile_ManyDoubtsOfOneTool: after an outage one tool has many more doubts
+// than may be asked about at once. Each answer makes room for the next question:
+// nobody waits for the next look, and hardly a claim is put off.
+func TestReconcile_ManyDoubtsOfOneTool(t *testing.T) {
+	hold := tooltest.FakeTool("hold_order", tooltest.WithLookup(tools.Eventual))
+	r := newRig(t, hold)
+	r.endReconciling()
+	var doubts []ledger.Operation
+	for i := range 40 {
+		tooltest.FakeOf(hold).Script(tooltest.LoseReply())
+		doubts = append(doubts, r.inDoubtOf("hold_order", fmt.Sprintf("ord_%d", i)))
+	}
+	counted := &deferrals{DoubtStore: r.db}
+	looker := r.reconcilerWith(func(c *reconcile.ReconcilerConfig) { c.Store, c.EachTool, c.Poll = counted, 2, time.Hour })
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = looker.Run(ctx) })
+	require.Eventually(t, func() bool {
+		for _, d := range doubts {
+			if r.op(d.ID).State != ledger.Succeeded {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, 5*time.Millisecond)
+	stop()
+	ended.Wait()
+	require.Less(t, counted.n.Load(), int64(len(doubts)), "what there is no room for is not claimed")
+}
+
+// deferrals counts what was claimed in vain.
+type deferrals struct {
+	reconcile.DoubtStore
+	n atomic.Int64
+}
+
+func (d *deferrals) Defer(ctx context.Context, kind ledger.DueKind, op ledger.Operation, until time.Time) error {
+	d.n.Add(1)
+	return d.DoubtStore.Defer(ctx, kind, op, until)
 }
 
 // TestReconcile_UpstreamGone: an operation whose upstream is no longer configured

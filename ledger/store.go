@@ -268,6 +268,9 @@ type DueQuery struct {
 	Limit int
 	Owner string
 	Until time.Time
+	// Except names tools whose operations are left alone: whoever asks can't take
+	// up more of them now, and what is claimed in vain waits for its claim's end.
+	Except []string
 }
 
 // Filter selects operations; empty fields select all. Tenant is required.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,8 @@ type Reconciler struct {
 
 	mu   sync.Mutex
 	busy map[string]int // open questions by tool
+	// freed tells Run that a tool which had no room has some again.
+	freed chan struct{}
 }
 
 // NewReconciler returns a Reconciler.
@@ -83,7 +86,7 @@ func NewReconciler(cfg ReconcilerConfig) *Reconciler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{cfg: cfg, busy: map[string]int{}}
+	return &Reconciler{cfg: cfg, busy: map[string]int{}, freed: make(chan struct{}, 1)}
 }
 
 // Run looks at doubts until ctx ends, and waits for the questions that are open
@@ -95,26 +98,21 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer tick.Stop()
 	defer r.wg.Wait()
 	for {
-		n, err := r.take(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if _, err := r.take(ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.Warn("looking for unknown outcomes failed", "error", err)
-		case n == batch:
-			continue // there may be more, of tools that have nobody to wait for
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-wake:
+		case <-r.freed:
 		case <-tick.C:
 		}
 	}
 }
 
-// RunOnce looks at the doubts that are due now and waits for what comes of it. It
-// says how many it looked at.
+// RunOnce looks at the doubts that are due now, of each tool as many as there is
+// room for, and waits for what comes of it. It says how many it looked at.
 func (r *Reconciler) RunOnce(ctx context.Context) (int, error) {
 	n, err := r.take(ctx)
 	r.wg.Wait()
@@ -126,27 +124,37 @@ func (r *Reconciler) RunOnce(ctx context.Context) (int, error) {
 const doubtClaim = time.Minute
 
 // take starts to look at the doubts that are due, each tool's a few at once, so
-// that one that answers slowly holds up nobody else.
+// that one that answers slowly holds up nobody else. It claims no more than there
+// is room for: after an outage there may be thousands of one tool, and to claim and
+// put off all of them again and again would be all that the store does.
 func (r *Reconciler) take(ctx context.Context) (int, error) {
-	now := r.cfg.Ledger.Now()
-	due, err := r.cfg.Store.Due(ctx, ledger.DueQuery{Kind: ledger.DueDoubt, Now: now, Limit: batch, Owner: r.cfg.Owner, Until: now.Add(doubtClaim)})
-	if err != nil {
-		return 0, err
-	}
-	for _, op := range due {
-		if !r.enter(op.Tool) {
-			r.postpone(ctx, op, now.Add(r.cfg.Poll))
-			continue
-		}
-		r.wg.Go(func() {
-			defer r.leave(op.Tool)
-			defer r.recovered(op)
-			if err := r.look(ctx, op); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.Warn("an unknown outcome could not be looked at", "operation", op.ID, "tool", op.Tool, "error", err)
-			}
+	looked := 0
+	for {
+		now := r.cfg.Ledger.Now()
+		due, err := r.cfg.Store.Due(ctx, ledger.DueQuery{
+			Kind: ledger.DueDoubt, Now: now, Limit: r.cfg.EachTool, Owner: r.cfg.Owner, Until: now.Add(doubtClaim), Except: r.full(),
 		})
+		if err != nil {
+			return looked, err
+		}
+		for _, op := range due {
+			if !r.enter(op.Tool) {
+				r.postpone(ctx, op, now)
+				continue
+			}
+			looked++
+			r.wg.Go(func() {
+				defer r.leave(op.Tool)
+				defer r.recovered(op)
+				if err := r.look(ctx, op); err != nil && ctx.Err() == nil {
+					r.cfg.Logger.Warn("an unknown outcome could not be looked at", "operation", op.ID, "tool", op.Tool, "error", err)
+				}
+			})
+		}
+		if len(due) < r.cfg.EachTool || ctx.Err() != nil {
+			return looked, nil
+		}
 	}
-	return len(due), nil
 }
 
 // recovered keeps the process alive when something breaks off around a doubt: it
@@ -169,8 +177,31 @@ func (r *Reconciler) enter(tool string) bool {
 
 func (r *Reconciler) leave(tool string) {
 	r.mu.Lock()
+	full := r.busy[tool] >= r.cfg.EachTool
+	if r.busy[tool]--; r.busy[tool] == 0 {
+		delete(r.busy, tool)
+	}
+	r.mu.Unlock()
+	if full {
+		select {
+		case r.freed <- struct{}{}:
+		default: // Run is told already
+		}
+	}
+}
+
+// full are the tools that have as many questions open as they may.
+func (r *Reconciler) full() []string {
+	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.busy[tool]--
+	var tools []string
+	for tool, n := range r.busy {
+		if n >= r.cfg.EachTool {
+			tools = append(tools, tool)
+		}
+	}
+	slices.Sort(tools)
+	return tools
 }
 
 // postpone moves the claim; a failure only costs a look too early or too late.

@@ -223,7 +223,7 @@ func (s *Store) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation,
 	err := s.write(ctx, Call{Method: "Due", Verb: string(d.Kind), On: d.Owner}, func(t *tx) error {
 		var found []*row
 		for _, r := range t.order {
-			if at, ok := r.due[d.Kind]; ok && at <= nanos(d.Now) {
+			if at, ok := r.due[d.Kind]; ok && at <= nanos(d.Now) && !slices.Contains(d.Except, r.op.Tool) {
 				found = append(found, r)
 			}
 		}

@@ -30,16 +30,21 @@ func (db *DB) Due(ctx context.Context, d ledger.DueQuery) ([]ledger.Operation, e
 	if d.Limit <= 0 {
 		return nil, nil
 	}
-	find := `SELECT n, doc FROM operations WHERE ` + column + ` <= $1 ORDER BY ` + column + `, n LIMIT $2`
+	except, args := "", []any{nanos(d.Now), d.Limit}
+	for i, tool := range d.Except {
+		except += fmt.Sprintf(" AND tool <> $%d", i+3)
+		args = append(args, tool)
+	}
+	find := `SELECT n, doc FROM operations WHERE ` + column + ` <= $1` + except + ` ORDER BY ` + column + `, n LIMIT $2`
 	claim := `UPDATE operations SET ` + column + ` = $1 WHERE n = $2`
 
 	// Mostly there is nothing, and that needs no write.
-	found, err := all(db.reader(ctx), due, find, nanos(d.Now), d.Limit)
+	found, err := all(db.reader(ctx), due, find, args...)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	err = db.write(ctx, func(t *tx) (err error) {
-		if found, err = all(t, due, find, nanos(d.Now), d.Limit); err != nil {
+		if found, err = all(t, due, find, args...); err != nil {
 			return err
 		}
 		for _, f := range found {

@@ -120,6 +120,22 @@ var dueCases = []testCase{
 		w.open(acme, "k", ledger.Pending)
 		w.untouched(func() { require.Len(w, w.due(ledger.DueDispatch, 9), 1) })
 	}},
+	{"but for the tools that are left out", func(w *world) {
+		t := w.Clock.Now()
+		of := func(tool string) string {
+			return w.timed(w.id("k"), ledger.Running, func(op *ledger.Operation) { op.Tool, op.LeaseUntil = tool, t }).ID
+		}
+		a, b, c, again := of("a"), of("b"), of("c"), of("a")
+		without := func(limit int, tools ...string) []string {
+			ops, err := w.Store.Due(w.ctx, ledger.DueQuery{Kind: ledger.DueLease, Now: t, Limit: limit, Owner: "o", Until: t.Add(time.Minute), Except: tools})
+			require.NoError(w, err)
+			return ids(ops)
+		}
+		require.Empty(w, without(9, "a", "b", "c"))
+		require.Equal(w, []string{b}, without(1, "a"))
+		require.Equal(w, []string{c}, without(9, "a", "nobody's"), "what is left out takes none of the limit")
+		require.Equal(w, []string{a, again}, without(9), "and was not claimed")
+	}},
 	{"every tenant's", func(w *world) {
 		w.open(acme, "k", ledger.Pending)
 		w.open(other, "k", ledger.Pending)
