@@ -74,6 +74,8 @@ func TestMatrix_Row45_AuditRowsChanged(t *testing.T) {
 		"another plan":                  {[]string{`UPDATE operations SET doc = json_set(doc, '$.plan_digest', 'x') WHERE key = 'auto'`}, audit.RowDiffers, "operation op_"},
 		"evidence removed":              {[]string{`DELETE FROM evidence WHERE n = 1`}, audit.Missing, "operation op_"},
 		"evidence of another effect":    {[]string{`UPDATE evidence SET doc = json_set(doc, '$.effect_id', 'hold_9') WHERE n = 1`}, audit.Altered, "operation op_"},
+		"what evidence says":            {[]string{`UPDATE evidence SET doc = json_set(doc, '$.because', 'made up') WHERE n = 1`}, audit.Altered, "evidence evd_"},
+		"what was seen":                 {[]string{`UPDATE evidence SET doc = json_set(doc, '$.seen.status', 299) WHERE n = 1`}, audit.Altered, "evidence evd_"},
 		"a decision removed":            {[]string{`DELETE FROM decisions WHERE n = 1`}, audit.Missing, "operation op_"},
 		"a decision of somebody else":   {[]string{`UPDATE decisions SET doc = json_set(doc, '$.person', 'per_eve') WHERE n = 1`}, audit.Altered, "decision of per_eve"},
 		"a decision made up":            {[]string{`INSERT INTO decisions (operation, round, person, word, doc) SELECT operation, round, 'per_eve', word, json_set(doc, '$.person', 'per_eve') FROM decisions WHERE n = 1`}, audit.Altered, "decision of per_eve"},

@@ -35,7 +35,7 @@ type head struct {
 	plan string
 	// words are the decisions, evidence the pieces of evidence that events name.
 	words    map[string]bool
-	evidence map[string]bool
+	evidence map[string]*told
 	// row: its operation was read.
 	row bool
 	// line of the newest event.
@@ -71,14 +71,14 @@ func (v *verifier) event(e ledger.Event) {
 	h := c.heads[e.Operation]
 	switch {
 	case h == nil && (e.Version == 1 || !c.whole):
-		h = &head{state: e.From, attempts: e.Attempt, words: map[string]bool{}, evidence: map[string]bool{}}
+		h = &head{state: e.From, attempts: e.Attempt, words: map[string]bool{}, evidence: map[string]*told{}}
 		if added(e) {
 			h.attempts--
 		}
 		c.heads[e.Operation] = h
 	case h == nil:
 		v.gapped(e.Operation, 1, e.Version-1, entry, "The versions 1 to %d of the operation are missing before it.", e.Version-1)
-		h = &head{state: e.From, attempts: e.Attempt, words: map[string]bool{}, evidence: map[string]bool{}}
+		h = &head{state: e.From, attempts: e.Attempt, words: map[string]bool{}, evidence: map[string]*told{}}
 		c.heads[e.Operation] = h
 	case e.Version <= h.version:
 		if !v.filled(e.Operation, e.Version) {
@@ -128,8 +128,14 @@ func (h *head) follow(e ledger.Event, line int) {
 		h.words[word(e.Verb, e.Actor.ID, e.Round, e.Digest)] = false
 	}
 	if e.Evidence != "" {
-		h.evidence[e.Evidence] = false
+		h.evidence[e.Evidence] = &told{digest: e.EvidenceDigest}
 	}
+}
+
+// told is what an event tells of evidence.
+type told struct {
+	digest string // none in events of older ledgers
+	there  bool   // and the evidence was met
 }
 
 // word names a decision.

@@ -108,10 +108,17 @@ func (v *verifier) evidence(e ledger.Evidence) {
 	if h == nil {
 		return
 	}
-	if told, there := h.evidence[e.ID]; there && told {
+	t := h.evidence[e.ID]
+	switch {
+	case t == nil: // it moved nothing
+		t = &told{}
+		h.evidence[e.ID] = t
+	case t.there:
 		v.bad(Doubled, entry, "It stands twice.")
+	case t.digest != "" && t.digest != e.Digest():
+		v.bad(Altered, entry, "It is not what the event names that it moved.")
 	}
-	h.evidence[e.ID] = true
+	t.there = true
 }
 
 // closeRow says what is missing behind an operation.
@@ -132,7 +139,7 @@ func (v *verifier) closeRow() {
 		}
 	}
 	for _, id := range sorted(h.evidence) {
-		if !h.evidence[id] {
+		if !h.evidence[id].there {
 			v.badAt(v.rows.line, Missing, entry, "The evidence %s, which an event names, is missing.", id)
 		}
 	}
@@ -161,7 +168,7 @@ func (v *verifier) closeRows() {
 	}
 }
 
-func sorted(m map[string]bool) []string {
+func sorted[V any](m map[string]V) []string {
 	var list []string
 	for k := range m {
 		list = append(list, k)

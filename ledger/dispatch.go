@@ -117,7 +117,7 @@ func (l *Ledger) Adopt(ctx context.Context, op Operation, d tools.Done) (Operati
 	ev := l.adopt(&next, d)
 	return l.step(ctx, op, Transition{
 		Operation: next, Evidence: ev,
-		Event: Event{Verb: VerbAdopt, Actor: Gateway("guard"), Evidence: ev.ID},
+		Event: Event{Verb: VerbAdopt, Actor: Gateway("guard")},
 	})
 }
 
@@ -164,7 +164,7 @@ func (l *Ledger) Conclude(ctx context.Context, op Operation, o tools.Outcome) (O
 // next already, leads.
 func (l *Ledger) conclusion(next Operation, ev Evidence) Transition {
 	next.LeaseUntil = noTime
-	event := Event{Actor: ev.By, Evidence: ev.ID}
+	event := Event{Actor: ev.By}
 	event.Verb, next.State = concluded(next.Attempts, ev.Verdict)
 	if next.State == Pending {
 		next.NotBefore = l.Now().Add(unsentBackoff(len(next.Attempts)))

@@ -1,10 +1,13 @@
 package ledger
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"time"
+
+	"countersign/tools"
 )
 
 // Event is the trace of one transition: exactly one for each, in the same
@@ -28,6 +31,8 @@ type Event struct {
 	Reason    *Reason   `json:"reason,omitempty"`
 	// Evidence is the id of the evidence that moved it.
 	Evidence string `json:"evidence,omitempty"`
+	// EvidenceDigest is the digest of that evidence. Older events have none.
+	EvidenceDigest string `json:"evidence_digest,omitempty"`
 	// Digest is what was decided on or dispatched: the shown digest of a
 	// decision, the plan's digest of a mark.
 	Digest  string `json:"digest,omitempty"`
@@ -51,3 +56,31 @@ func (e Event) seal() string {
 // Intact reports whether the event is what was written and follows prev, the
 // hash of the operation's event before it (empty for the first).
 func (e Event) Intact(prev string) bool { return e.Prev == prev && e.Hash == e.seal() }
+
+// Digest names what a piece of evidence says: SHA-256 over its JSON as it is read
+// back from a store. Two observers may make the same observation under one id, of
+// which the first is kept; so what their accounts of it may differ in is left out:
+// when it was noted down, and of a lookup everything but the answer. It is empty
+// where there is no JSON of it, which no store keeps.
+func (ev Evidence) Digest() string {
+	ev.At = noTime
+	if ev.Kind == "lookup" {
+		ev.Covers, ev.Because, ev.By, ev.Seen = 0, "", Actor{}, tools.Exchange{}
+	}
+	given, err := json.Marshal(ev)
+	if err != nil {
+		return ""
+	}
+	var kept Evidence
+	d := json.NewDecoder(bytes.NewReader(given))
+	d.UseNumber()
+	if err := d.Decode(&kept); err != nil {
+		return ""
+	}
+	read, err := json.Marshal(kept)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte("countersign-evidence-1\n"), read...))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -61,7 +61,7 @@ func (l *Ledger) stepOnce(ctx context.Context, op Operation, t Transition) (Oper
 		return op, err
 	}
 	t.Also = also
-	t.Event = l.event(op.State, *next, t.Event)
+	t.Event = l.event(op.State, *next, t.Event.by(t.Evidence))
 	next.Chain = t.Event.Hash
 
 	CrashPoint("before_" + string(verb))
@@ -190,6 +190,14 @@ func (l *Ledger) event(from State, next Operation, e Event) Event {
 	e.WriteID = next.WriteID
 	e.Prev = next.Chain
 	e.Hash = e.seal()
+	return e
+}
+
+// by names the evidence that moves an operation.
+func (e Event) by(ev *Evidence) Event {
+	if ev != nil {
+		e.Evidence, e.EvidenceDigest = ev.ID, ev.Digest()
+	}
 	return e
 }
 

@@ -149,7 +149,6 @@ func (l *Ledger) birth(r OpenRequest, writeID string) (newborn, error) {
 	case r.Done != nil:
 		ev.Verb, ev.Actor = VerbAdopt, Gateway("guard")
 		n.Evidence = l.adopt(&op, *r.Done)
-		ev.Evidence = n.Evidence.ID
 	case r.Requirement.Asks():
 		op.State = AwaitingApproval
 		op.ExpiresAt = now.Add(r.Requirement.Expiry)
@@ -176,7 +175,7 @@ func (l *Ledger) bear(o *Opening, b newborn) error {
 		}
 		o.Moves = append(o.Moves, m)
 	}
-	b.row.Event = l.event(unopened, b.op, b.ev)
+	b.row.Event = l.event(unopened, b.op, b.ev.by(b.row.Evidence))
 	b.op.Chain = b.row.Event.Hash
 	b.row.Operation = b.op
 	o.New = append(o.New, b.row)

@@ -117,7 +117,7 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Ope
 			next.State = verdict
 			next.OnList = false
 			next.Reason = reasonOf(verdict, ev)
-			t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID}}
+			t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason}}
 			t.Guard, err = l.freezeOf(ctx, cur, all)
 			return t, err
 		case contradictable(cur.State) && verdict == Succeeded:
@@ -148,7 +148,7 @@ func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence)
 	}
 	return Transition{
 		Operation: next, Guard: l.autoFreeze(g, next.Tool, next.Reason.Text), Evidence: &ev,
-		Event: Event{Verb: VerbContradict, Actor: ev.By, Reason: next.Reason, Evidence: ev.ID},
+		Event: Event{Verb: VerbContradict, Actor: ev.By, Reason: next.Reason},
 	}, nil
 }
 
@@ -228,7 +228,7 @@ func (l *Ledger) Resolve(ctx context.Context, tenant, id string, by Actor, s Sta
 		next.State = Judge(next.Attempts)
 		next.OnList = false
 		next.Reason = reasonOf(next.State, ev)
-		t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: by, Reason: &Reason{Code: "statement", Text: s.Reason}, Evidence: ev.ID}}
+		t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: by, Reason: &Reason{Code: "statement", Text: s.Reason}}}
 		t.Guard, err = l.freezeOf(ctx, cur, all)
 		return t, err
 	}

@@ -125,13 +125,8 @@ func (s *sim) moved(op ledger.Operation, ev ledger.Event, writeID string) {
 		before = versions[n-2]
 	}
 	s.legal(before, op, ev, writeID)
-	if ev.Verb == ledger.VerbFinish || ev.Verb == ledger.VerbRelease {
-		// Only what the newest attempt saw ends it (I11).
-		for _, e := range s.state.Evidence(op.ID) {
-			if e.ID == ev.Evidence && e.Attempt != len(before.Attempts) {
-				s.violate("I11", "%s was ended by what attempt %d saw, of %d", op.ID, e.Attempt, len(before.Attempts))
-			}
-		}
+	if ev.Evidence != "" {
+		s.named(before, op, ev)
 	}
 	if ev.Verb == ledger.VerbOpen || ev.Verb == ledger.VerbAdopt && ev.From == "" {
 		s.opened(op)
@@ -145,6 +140,25 @@ func (s *sim) moved(op ledger.Operation, ev ledger.Event, writeID string) {
 	if ev.Verb == ledger.VerbCompensated {
 		s.compensated = append(s.compensated, end{child: op, write: writeID})
 	}
+}
+
+// named: the evidence that an event names is there, and says what the event says
+// that it says (I13); only what the newest attempt saw ends it (I11).
+func (s *sim) named(before, op ledger.Operation, ev ledger.Event) {
+	ends := ev.Verb == ledger.VerbFinish || ev.Verb == ledger.VerbRelease
+	for _, e := range s.state.Evidence(op.ID) {
+		if e.ID != ev.Evidence {
+			continue
+		}
+		if ends && e.Attempt != len(before.Attempts) {
+			s.violate("I11", "%s was ended by what attempt %d saw, of %d", op.ID, e.Attempt, len(before.Attempts))
+		}
+		if e.Digest() != ev.EvidenceDigest {
+			s.violate("I13", "%s was moved by evidence %s, which was another when it was kept", op.ID, e.ID)
+		}
+		return
+	}
+	s.violate("I13", "%s was moved by evidence %s, which is not there", op.ID, ev.Evidence)
 }
 
 // end is an end of an undo, or of what it takes back, by its write.

@@ -76,6 +76,9 @@ var exactCases = []testCase{
 			es, err := w.Store.Evidence(w.ctx, acme, op.ID)
 			require.NoError(w, err)
 			w.same(evd, es, "Evidence")
+			for i := range es {
+				w.same(evd[i].Digest(), es[i].Digest(), "its digest, which an event names")
+			}
 		}
 		check(n.Operation, []ledger.Evidence{*n.Evidence})
 
