@@ -36,8 +36,10 @@ type actionsView struct {
 	Checks []check
 
 	Cancel, Reopen, Resolve, Undo bool
-	Irreversible                  bool
-	Amount                        string
+	// Ask: the outside system can be asked what became of it. CantAsk: it can't.
+	Ask, CantAsk bool
+	Irreversible bool
+	Amount       string
 	// Typed is what a refused form said.
 	Typed typedForm
 }
@@ -53,7 +55,7 @@ type check struct{ Name, Text string }
 // typedForm is what a form said before it was refused, to be shown again. Boxes
 // are not ticked for anybody.
 type typedForm struct {
-	Form     string // approve, reject, cancel, reopen, resolve, undo
+	Form     string // approve, reject, cancel, reopen, resolve, ask, undo
 	Reason   string
 	Happened string
 	EffectID string
@@ -85,7 +87,7 @@ func actions(c approvals.Card, me identity.Operator, v *operationPage) actionsVi
 // markOf names the forms: the digest of what is asked, and which forms there are.
 func markOf(a actionsView, c approvals.Card) string {
 	digest := strings.TrimPrefix(c.ShownDigest, "sha256:")
-	return fmt.Sprintf("%.12s-%t%t%t%t", digest, a.Decide, a.Cancel, a.Reopen, a.Resolve)
+	return fmt.Sprintf("%.12s-%t%t%t%t%t", digest, a.Decide, a.Cancel, a.Reopen, a.Resolve, a.Ask)
 }
 
 // checks are the second step of an approval: for what can't be taken back, and
@@ -230,7 +232,7 @@ func neededReason(r *http.Request) (string, error) {
 
 // doneNotice says what the last form did. It believes the record, not the
 // address: a link can't claim a decision that was not taken.
-func doneNotice(done string, c approvals.Card, evidence []ledger.Evidence, me identity.Operator) *notice {
+func (p *Pages) doneNotice(done string, c approvals.Card, evidence []ledger.Evidence, me identity.Operator) *notice {
 	op := c.Operation
 	own := func(v ledger.Verb) bool { return c.Decided != nil && c.Decided.Verb == v }
 	switch {
@@ -242,10 +244,21 @@ func doneNotice(done string, c approvals.Card, evidence []ledger.Evidence, me id
 		return &notice{Text: "Cancelled. Nothing was sent."}
 	case done == "reopen" && op.Reopened:
 		return &notice{Text: "It may be asked again. This operation stays rejected; the agent previews anew, and people are asked again."}
-	case done == "resolve" && op.State.Final() && slices.ContainsFunc(evidence, func(e ledger.Evidence) bool { return e.Kind == "statement" && e.By.ID == me.ID }):
-		return &notice{Text: "Your statement is recorded. The doubt is settled: " + strings.ToLower(badgeOf(op.State).Label) + "."}
+	case done == "resolve" && stated(op, evidence, me):
+		return statedNotice(op)
+	case done == "ask":
+		return askedNotice(op, evidence, p.now())
 	}
 	return nil
+}
+
+// stated reports that the doubt is over and that the viewer made a statement on it.
+func stated(op ledger.Operation, evidence []ledger.Evidence, me identity.Operator) bool {
+	return op.State.Final() && slices.ContainsFunc(evidence, func(e ledger.Evidence) bool { return e.Kind == "statement" && e.By.ID == me.ID })
+}
+
+func statedNotice(op ledger.Operation) *notice {
+	return &notice{Text: "Your statement is recorded. The doubt is settled: " + strings.ToLower(badgeOf(op.State).Label) + ".", Unknown: true}
 }
 
 // afterApproval says what happens after one's yes.

@@ -30,7 +30,7 @@ const (
 )
 
 // events streams a small "changed" whenever a page would look different now. The
-// page is named by the address: operation=ID, queue=1 or freezes=1. What it shows is named
+// page is named by the address: operation=ID, queue=1, unknown=1 or freezes=1. What it shows is named
 // by a mark, so that nothing is missed between rendering and connecting, or while
 // the connection was away.
 func (p *Pages) events(w http.ResponseWriter, r *http.Request) {
@@ -141,6 +141,9 @@ func (p *Pages) watch(ctx context.Context, r *http.Request, me identity.Operator
 	wake, stop = p.cfg.Ledger.Changes()
 	if q.Has("freezes") {
 		return func() (string, error) { return p.currentFreezesMark(ctx, me) }, wake, stop
+	}
+	if q.Has("unknown") {
+		return func() (string, error) { return p.currentDoubtsMark(ctx, me.Tenant, doubtsQueryOf(r)) }, wake, stop
 	}
 	return func() (string, error) { return p.currentQueueMark(ctx, me.Tenant, q.Get("cursor")) }, wake, stop
 }

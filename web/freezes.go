@@ -16,10 +16,10 @@ import (
 type freezesPage struct {
 	frame
 	Freezes []freezeView
-	// Tools that may be frozen.
-	Tools   []choice
-	Typed   typedFreeze
-	History []freezeStep
+	// Tools that may be frozen; Scopes are what else may be.
+	Tools, Scopes []choice
+	Typed         typedFreeze
+	History       []freezeStep
 }
 
 // freezeView is one freeze in force.
@@ -33,8 +33,12 @@ type freezeView struct {
 	// Running were dispatched before and have no answer yet; Doubts have none that
 	// proves anything.
 	Running, Doubts []doubtRow
-	Export          string
-	Typed           typedFreeze
+	// Export is the address of the doubts as a file, List that of their page.
+	Export, List string
+	// Measures compare the scope when it was frozen with now; nil where too much
+	// went on to be counted.
+	Measures *ledger.FreezeMeasures
+	Typed    typedFreeze
 }
 
 // Scope is the scope as a form says it.
@@ -49,14 +53,18 @@ func (v freezeView) Scope() string {
 }
 
 // Name is what is frozen, in words.
-func (v freezeView) Name() string {
+func (v freezeView) Name() string { return scopeName(v.Tool, v.Everything) }
+
+// scopeName is a scope in words, the same on every page: one tool, all tools of the
+// tenant, or everything.
+func scopeName(tool string, everything bool) string {
 	switch {
-	case v.Everything:
-		return "Everything, everywhere"
-	case v.Tool != "":
-		return v.Tool
+	case everything:
+		return "Everything, in all tenants"
+	case tool != "":
+		return tool
 	}
-	return "Every tool"
+	return "Every tool of this tenant"
 }
 
 // The scopes of the form that are no tool; no tool can have such a name.
@@ -73,16 +81,6 @@ type typedFreeze struct {
 	// Blocked: outcomes in the scope are not known, perhaps where this page can't
 	// look.
 	Blocked bool
-}
-
-// freezeStep is one change in the history.
-type freezeStep struct {
-	Froze      bool
-	What       string
-	By, Reason string
-	// Open counts the outcomes that were unknown when it was lifted all the same.
-	Open int
-	At   *moment
 }
 
 func (p *Pages) freezes(w http.ResponseWriter, r *http.Request) {
@@ -115,10 +113,19 @@ func (p *Pages) freezesView(r *http.Request) (*freezesPage, error) {
 		return nil, err
 	}
 	v := &freezesPage{frame: p.frame(r, "freezes", "Freezes"), Tools: p.toolChoices("")}
+	v.Scopes = []choice{{Value: scopeTenant, Label: scopeName("", false)}, {Value: scopeEverything, Label: scopeName("", true)}}
 	for _, f := range g.Freezes {
 		view := freezeView{
 			Tool: f.Tool, Everything: f.Everything, All: f.Level == ledger.FreezeAll, By: actorName(f.By, me.ID), Reason: f.Reason, Since: p.when(f.At),
 			Export: address("/v1/operations/export", "state", string(ledger.Unknown), "tool", f.Tool),
+			List:   address("/unknown", "tool", f.Tool),
+		}
+		m, measured, err := p.cfg.Ledger.FreezeMeasures(ctx, me.Tenant, f)
+		if err != nil {
+			return nil, err
+		}
+		if measured {
+			view.Measures = &m
 		}
 		if view.Running, err = p.inScope(ctx, me, f, ledger.Running); err != nil {
 			return nil, err
@@ -147,38 +154,6 @@ func (p *Pages) inScope(ctx context.Context, me identity.Operator, f ledger.Free
 		rows = append(rows, doubtRow{ID: op.ID, Tool: op.Tool, Headline: p.headlineOf(ctx, op), Since: p.when(op.UnknownSince), NeedsPerson: op.OnList})
 	}
 	return rows, nil
-}
-
-// shownHistory is how many changes the page tells, historyRows how many guard rows
-// it looks through for them.
-const (
-	shownHistory = 20
-	historyRows  = 500
-)
-
-// freezeHistory are the newest freezes and unfreezes, newest first.
-func (p *Pages) freezeHistory(ctx context.Context, me identity.Operator) ([]freezeStep, error) {
-	g, err := p.cfg.Ledger.Guard(ctx, me.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := p.cfg.Ledger.GuardHistory(ctx, me.Tenant, max(0, g.Epoch-historyRows), historyRows)
-	if err != nil {
-		return nil, err
-	}
-	var steps []freezeStep
-	for _, row := range slices.Backward(rows) {
-		c := row.Change
-		if c.What != "freeze" && c.What != "unfreeze" || len(steps) == shownHistory {
-			continue
-		}
-		s := freezeStep{Froze: c.What == "freeze", What: c.Tool, By: actorName(c.By, me.ID), Reason: c.Reason, Open: c.Open, At: p.when(c.At)}
-		if s.What == "" {
-			s.What = "every tool"
-		}
-		steps = append(steps, s)
-	}
-	return steps, nil
 }
 
 // freezesMark names what the page shows.

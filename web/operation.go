@@ -40,7 +40,7 @@ type operationPage struct {
 	Undo     undoView
 	Totals   totals
 	Effects  []effectView
-	Warnings []string
+	Warnings []warningView
 
 	// Arguments fit a rule of the tool's schema; Words are free text, the agent's
 	// own.
@@ -142,7 +142,7 @@ func (p *Pages) operation(w http.ResponseWriter, r *http.Request) {
 // when it is refused the page comes back with why, and with what was typed.
 func (p *Pages) backToOperation(w http.ResponseWriter, r *http.Request, id, done string, err error, typed typedForm) {
 	if err == nil {
-		http.Redirect(w, r, address("/operations/"+id, "done", done), http.StatusSeeOther)
+		http.Redirect(w, r, doneURL(r, id, done), http.StatusSeeOther)
 		return
 	}
 	f := fault.Of(err)
@@ -160,6 +160,15 @@ func (p *Pages) backToOperation(w http.ResponseWriter, r *http.Request, id, done
 	}
 	v.Actions.Typed = typed
 	p.render(w, r, p.refused(w, r, f), "operation", v)
+}
+
+// doneURL is where a form that succeeded leads: to its operation, or back to the
+// list that it stood in.
+func doneURL(r *http.Request, id, done string) string {
+	if r.PostForm.Get("back") == "unknown" {
+		return address("/unknown", "done", done, "about", id)
+	}
+	return address("/operations/"+id, "done", done)
 }
 
 func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error) {
@@ -212,7 +221,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 	for _, w := range plan.Warnings {
 		// Those about the characters of a value stand beside the value.
 		if w.Code != tools.WarnInvisible && w.Code != tools.WarnConfusable {
-			v.Warnings = append(v.Warnings, cutTo(d.hide(w.Text), longText))
+			v.Warnings = append(v.Warnings, warningOf(d, w, op.ID))
 		}
 	}
 	v.Parent = op.Parent
@@ -220,9 +229,14 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		return nil, err
 	}
 	v.Actions = actions(card, me, v)
+	if v.Actions.Resolve {
+		_, may := p.askable(ctx, op)
+		v.Actions.Ask, v.Actions.CantAsk = may && p.cfg.Ask != nil, !may
+		v.Actions.Mark = markOf(v.Actions, card)
+	}
 	v.Actions.Undo = p.cfg.Previews != nil && ledger.Undoable(op) == nil && spec != nil && spec.UndoTool != ""
 	done := r.URL.Query().Get("done")
-	v.Notice = doneNotice(done, card, evidence, me)
+	v.Notice = p.doneNotice(done, card, evidence, me)
 	v.Self = address("/operations/"+op.ID, liveParam, "1", "done", done)
 	v.Stream = address("/events", "operation", op.ID, "seen", pageMark(op, v.Waiting))
 	return v, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/approvals"
+	"countersign/audit"
 	"countersign/commit"
 	"countersign/examples/shop"
 	"countersign/identity"
@@ -43,21 +44,28 @@ const (
 // rig is a whole gateway in one process, on real SQLite, with the demo's shop and
 // scripted tools behind it, and the pages in front.
 type rig struct {
-	t         testing.TB
-	clock     *clock
-	db        *sqlstore.DB
-	ledger    *ledger.Ledger
-	identity  *identity.Service
-	registry  *tools.Registry
-	executor  *commit.Executor
-	previews  *preview.Service
-	commits   *commit.Service
-	approvals *approvals.Service
-	pages     *web.Pages
-	shop      *shop.Shop
-	shopURL   string
-	server    *httptest.Server
-	log       *syncBuffer
+	t        testing.TB
+	clock    *clock
+	db       *sqlstore.DB
+	ledger   *ledger.Ledger
+	identity *identity.Service
+	registry *tools.Registry
+	executor *commit.Executor
+	previews *preview.Service
+	commits  *commit.Service
+	// reconciler runs in the background; sealer seals when a test says so.
+	reconciler *reconcile.Reconciler
+	sealer     *audit.Sealer
+	audit      *web.Audit
+	// endReconciling ends the background's work, for tests that ask by themselves.
+	endReconciling func()
+	keys           *tokens.KeySet
+	approvals      *approvals.Service
+	pages          *web.Pages
+	shop           *shop.Shop
+	shopURL        string
+	server         *httptest.Server
+	log            *syncBuffer
 
 	agent  identity.Agent
 	people map[string]identity.Operator
@@ -133,9 +141,9 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 	require.NoError(t, err)
 	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: r.db, Now: now, NewID: numbered()})
 	require.NoError(t, err)
-	keys, err := tokens.LoadOrCreate(filepath.Join(t.TempDir(), "keys.json"), now(), tokens.KeyOptions{})
+	r.keys, err = tokens.LoadOrCreate(filepath.Join(t.TempDir(), "keys.json"), now(), tokens.KeyOptions{})
 	require.NoError(t, err)
-	signer, err := tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: keys, Now: now})
+	signer, err := tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: now})
 	require.NoError(t, err)
 	r.identity = identity.New(identity.Config{
 		Store: r.db, Now: now, Rand: &seeded{r: rand.NewChaCha8([32]byte{1})}, Argon2idFunc: quickKDF,
@@ -159,14 +167,23 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 	require.NoError(t, err)
 	person := approvals.Directory(r.db)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: person, Owner: "test"})
-	reconciler := reconcile.NewReconciler(reconcile.ReconcilerConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
+	r.reconciler = reconcile.NewReconciler(reconcile.ReconcilerConfig{Ledger: r.ledger, Store: r.db, Registry: r.registry, Executor: r.executor, Owner: "test"})
 	background, end := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = reconciler.Run(background) }() // it ends with its context only
-	t.Cleanup(func() { end(); <-ended })
+	go func() { defer close(ended); _ = r.reconciler.Run(background) }() // it ends with its context only
+	r.endReconciling = func() { end(); <-ended }
+	t.Cleanup(r.endReconciling)
 	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: signer})
 	r.commits = commit.New(commit.Config{Ledger: r.ledger, Registry: r.registry, Signer: signer, Executor: r.executor})
 	r.approvals = approvals.New(approvals.Config{Ledger: r.ledger, Person: person})
+	r.sealer = audit.NewSealer(audit.SealerConfig{
+		Store: r.db, Ledger: r.ledger.ID(), Keys: r.keys, Now: now, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		Anchors: []audit.Anchor{audit.NewFileAnchor(filepath.Join(t.TempDir(), "anchor.jsonl"))},
+	})
+	r.audit = &web.Audit{
+		Source: r.db, Receipts: audit.Receipts{Store: r.db, Ledger: r.ledger.ID(), Keys: r.keys, Now: now},
+		Anchors: r.sealer.Anchors, Every: time.Minute,
+	}
 	r.serve(change)
 	r.agent, _, err = r.identity.CreateAgent(ctx, tenant, "support-bot", identity.BuiltinOwner, []string{identity.AllTools})
 	require.NoError(t, err)
@@ -192,6 +209,7 @@ func (r *rig) serve(change func(*web.Config)) {
 	})
 	cfg := web.Config{
 		Approvals: r.approvals, Ledger: r.ledger, Identity: r.identity, Sessions: sessions, Registry: r.registry, Previews: r.previews, Commits: r.commits,
+		Ask: r.reconciler.AskNow, Audit: r.audit,
 		Tenant: tenant, Version: "1.0.0", Now: r.clock.Now, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	if change != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"countersign/audit"
 	"countersign/commit"
 	"countersign/identity"
 	"countersign/ledger"
@@ -74,7 +75,7 @@ func newStage(t *testing.T) *stage {
 	label := tooltest.FakeTool("print_label", tooltest.WithUndo("void_label"), tooltest.WithApproval(tooltest.Auto()))
 	r := newRigWith(t, func(c *web.Config) {
 		c.Demo, c.ShopURL, c.PublicURL = true, "http://localhost:8421", "http://localhost:8420"
-	}, voucher, label)
+	}, append(recordTools(), voucher, label)...)
 	s := &stage{rig: r, as: map[string]*browser{}}
 	r.operator("mara", "support", "finance")
 	r.operator("tomas", "finance")
@@ -210,6 +211,10 @@ func (s *stage) play(t *testing.T, label *tools.Tool) {
 
 	s.freezes(t)
 	s.runs(t)
+	s.duplicates(t)
+	s.undos(t)
+	s.doubts(t)
+	s.proofs(t, done.ID, doubt.ID)
 	s.page("approvals", "mara", "/approvals", http.StatusOK)
 	s.page("ledger", "mara", "/operations", http.StatusOK)
 	s.page("ledger-filtered", "mara", "/operations?state=awaiting_approval&tool=refund_payment", http.StatusOK)
@@ -233,6 +238,10 @@ func (s *stage) freezes(t *testing.T) {
 	_, err := s.ledger.Freeze(ctx, lifted, ledger.FreezeNew, by, "The warehouse moves tonight.")
 	require.NoError(t, err)
 	require.NoError(t, s.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: lifted, By: by, Reason: "The move is over."}))
+	everything := ledger.Scope{Tenant: tenant, Everything: true}
+	_, err = s.ledger.Freeze(ctx, everything, ledger.FreezeAll, by, "The data of this morning is wrong.")
+	require.NoError(t, err)
+	require.NoError(t, s.ledger.Unfreeze(ctx, ledger.Unfreezing{Scope: everything, By: by, Reason: "Loaded anew and compared.", Override: true}))
 	_, err = s.ledger.Freeze(ctx, ledger.Scope{Tenant: tenant, Tool: "send_letter"}, ledger.FreezeAll, by, "A letter may have gone out twice; the post office is looking.")
 	require.NoError(t, err)
 	s.page("freezes", "mara", "/freezes", http.StatusOK)
@@ -290,6 +299,7 @@ func (s *stage) empty(t *testing.T) {
 		c.Demo, c.ShopURL, c.PublicURL = true, "http://localhost:8421", "http://localhost:8420"
 	})
 	fresh := newRig(t)
+	fresh.audit.Anchors = func() []audit.AnchorState { return nil }
 	s.page("freezes-refused", "mara", "/freezes", http.StatusUnprocessableEntity, "scope", "send_letter", "level", "all", "reason", "")
 	s.as["demo"], s.as["fresh"] = demo.as("mara", "support"), fresh.as("mara", "support")
 	s.stories = append(s.stories,
@@ -297,6 +307,9 @@ func (s *stage) empty(t *testing.T) {
 		story{name: "approvals-empty", by: "fresh", path: "/approvals", status: http.StatusOK, rig: fresh},
 		story{name: "freezes-empty", by: "fresh", path: "/freezes", status: http.StatusOK, rig: fresh},
 		story{name: "runs-empty", by: "fresh", path: "/runs", status: http.StatusOK, rig: fresh},
+		story{name: "unknown-empty", by: "fresh", path: "/unknown", status: http.StatusOK, rig: fresh},
+		story{name: "undos-empty", by: "fresh", path: "/undos", status: http.StatusOK, rig: fresh},
+		story{name: "audit-empty", by: "fresh", path: "/audit", status: http.StatusOK, rig: fresh},
 		story{name: "ledger-empty", by: "fresh", path: "/operations", status: http.StatusOK, rig: fresh},
 	)
 }

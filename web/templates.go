@@ -24,7 +24,7 @@ var templateFiles embed.FS
 // views are the pages; each has one file of its own in templates/. parts are the
 // pieces that they share. A file that is in neither list stops the start.
 var (
-	viewNames = []string{"approvals", "freezes", "operation", "operations", "problem", "run", "runs", "setup", "sign-in", "tool", "tools", "undo"}
+	viewNames = []string{"approvals", "audit", "forensics", "freezes", "operation", "operations", "problem", "run", "runs", "setup", "sign-in", "tool", "tools", "trail", "undo", "undos", "unknown"}
 	partNames = []string{"arguments", "badges", "decision", "doubt", "effects", "forms", "layout", "record", "text", "who"}
 )
 
@@ -115,12 +115,14 @@ func dict(pairs ...any) (map[string]any, error) {
 type frame struct {
 	// Title never holds words of others: it leaves the page, for tabs and history.
 	Title   string
-	Section string // which entry of the menu the page is in: approvals, operations, runs, freezes, tools
+	Section string // which entry of the menu the page is in: approvals, unknown, operations, runs, freezes, audit, tools
 	Person  string // the name of who is signed in
 	// Waiting counts what waits for people, up to a full page of each: requests for
 	// approval, and unknown outcomes that only a person can settle.
 	Waiting int
 	More    bool
+	// Audited: there are pages of the audit.
+	Audited bool
 	Demo    bool
 	ShopURL string
 	// PublicURL is for lines that are pasted into a terminal.
@@ -137,13 +139,16 @@ type frame struct {
 type notice struct {
 	Bad  bool
 	Text string
-	// Onward leads back to the queue, after a decision.
-	Onward bool
+	// Onward leads back to the queue, after a decision; Unknown to what else is
+	// unknown.
+	Onward, Unknown bool
+	// About is the operation that a notice on another page is about.
+	About string
 }
 
 // frame starts a page for whoever is signed in.
 func (p *Pages) frame(r *http.Request, section, title string) frame {
-	f := frame{Title: title, Section: section, Demo: p.cfg.Demo, ShopURL: p.cfg.ShopURL, PublicURL: p.cfg.PublicURL, Version: p.cfg.Version}
+	f := frame{Title: title, Section: section, Audited: p.cfg.Audit != nil, Demo: p.cfg.Demo, ShopURL: p.cfg.ShopURL, PublicURL: p.cfg.PublicURL, Version: p.cfg.Version}
 	o := person(r.Context())
 	if o.ID == "" {
 		return f

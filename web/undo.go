@@ -21,7 +21,7 @@ type undoPage struct {
 	Tool     string
 	How      []piece
 	Effects  []effectView
-	Warnings []string
+	Warnings []warningView
 	Rule     string
 	Asks     bool
 	Groups   string
@@ -62,7 +62,7 @@ func (p *Pages) planUndo(w http.ResponseWriter, r *http.Request) {
 		Token: res.Token, Expires: p.when(res.ExpiresAt), Heads: heads{Effects: "What the undo changes"},
 	}
 	for _, warning := range plan.Warnings {
-		v.Warnings = append(v.Warnings, cutTo(d.hide(warning.Text), longText))
+		v.Warnings = append(v.Warnings, warningOf(d, warning, ""))
 	}
 	p.render(w, r, http.StatusOK, "undo", v)
 }

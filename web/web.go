@@ -1,5 +1,6 @@
-// Package web is the page of the operators: what waits for them, one operation
-// as a whole, the ledger, the tools, and the way in.
+// Package web is the page of the operators: what waits for them, what is unknown,
+// one operation as a whole with its audit trail and what speaks for a duplicate,
+// the ledger, runs, freezes, the audit, the tools, and the way in.
 //
 // What lives here: one file for each page, which reads through a service and
 // fills a view; the templates; the style sheet and the few lines of script; and
@@ -17,6 +18,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -35,6 +37,7 @@ import (
 	"countersign/identity"
 	"countersign/ledger"
 	"countersign/preview"
+	"countersign/reconcile"
 	"countersign/tools"
 )
 
@@ -50,6 +53,13 @@ type Config struct {
 	// Previews and Commits make undos; without them the pages offer none.
 	Previews *preview.Service
 	Commits  *commit.Service
+	// Ask looks an unknown operation up at a person's wish, as
+	// reconcile.Reconciler.AskNow does; without it no page offers that. Doubts are
+	// the settings of that reconciler: pages say by them when it asks next.
+	Ask    func(ctx context.Context, tenant, id string) (ledger.Operation, error)
+	Doubts reconcile.Settings
+	// Audit is what the pages of the audit read; without it there are none.
+	Audit *Audit
 	// Tenant is where people sign in; "default" when empty.
 	Tenant string
 	// PublicURL is how browsers reach the page. Forms are taken from its origin,
@@ -162,12 +172,19 @@ func (p *Pages) Mount(r chi.Router) {
 				r.Get("/approvals", p.queue)
 				r.Get("/operations", p.operations)
 				r.Get("/operations/{id}", p.operation)
+				r.Get("/operations/{id}/audit", p.trail)
+				r.Get("/operations/{id}/receipt", p.receipt)
+				r.Get("/operations/{id}/forensics", p.forensics)
 				r.Post("/operations/{id}/decision", p.decide)
 				r.Post("/operations/{id}/reopen", p.reopen)
 				r.Post("/operations/{id}/cancel", p.cancel)
 				r.Post("/operations/{id}/resolve", p.resolve)
+				r.Post("/operations/{id}/ask", p.ask)
 				r.Post("/operations/{id}/undo", p.planUndo)
 				r.Post("/operations/{id}/undo/commit", p.undo)
+				r.Get("/unknown", p.unknown)
+				r.Get("/undos", p.undos)
+				r.Get("/audit", p.audit)
 				r.Get("/runs", p.runs)
 				r.Get("/run", p.run)
 				r.Post("/run/undo", p.planRunUndo)
