@@ -18,6 +18,7 @@ import (
 	"countersign/ledger"
 	"countersign/store/sqlstore"
 	"countersign/tools"
+	"countersign/web"
 )
 
 // This file belongs to wire.go: the anchors, the sealer, and what the audit's
@@ -305,4 +306,9 @@ func (g *gateway) signedReceipt(ctx context.Context, tenant, id string) (string,
 	}
 	text, err := json.Marshal(receipt)
 	return token, text, err
+}
+
+// pagesAudit is what the page's part of the audit reads.
+func (g *gateway) pagesAudit() *web.Audit {
+	return &web.Audit{Source: g.db, Receipts: g.receipts(), Anchors: g.sealer.Anchors, Every: time.Duration(g.cfg.Audit.Every)}
 }

@@ -41,6 +41,7 @@ func (g *gateway) handlers() (everybody, agents http.Handler, err error) {
 	}
 	pages, err = web.New(web.Config{
 		Approvals: g.approvals, Ledger: g.ledger, Identity: g.identity, Sessions: sessions, Registry: g.registry, Previews: g.previews, Commits: g.commits,
+		Ask: g.reconciler.AskNow, Doubts: g.cfg.Reconcile.settings(), Audit: g.pagesAudit(),
 		Tenant: tenant, PublicURL: public, Demo: g.env.shopURL != "", ShopURL: g.env.shopURL, Version: version(),
 		Address: clientAddress, Now: g.env.now, Logger: g.log,
 	})
