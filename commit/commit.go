@@ -112,6 +112,10 @@ func (s *Service) commit(ctx context.Context, r Request) (Result, error) {
 	return s.open(ctx, r, claims)
 }
 
+// unsent reports that an operation stands behind the mark of its own birth, which
+// whoever opened it sends. One that has moved since is somebody else's to send.
+func unsent(op ledger.Operation) bool { return op.State == ledger.Running && op.Version == 1 }
+
 func expired() error {
 	return fault.New(fault.TokenExpired, "The commit token has expired and opened nothing; preview again.")
 }
@@ -211,10 +215,14 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 		case err != nil:
 			// Another commit of this key may have been opened meanwhile, and what it
 			// did may be what stood in the way. What exists is the answer.
-			if op, e := s.cfg.Ledger.Generation(ctx, c.Tenant, c.Tool, c.KeyDigest, c.Generation); e == nil {
-				return s.replay(ctx, r, op, c.ArgsDigest)
+			exists, e := s.cfg.Ledger.Generation(ctx, c.Tenant, c.Tool, c.KeyDigest, c.Generation)
+			switch {
+			case e != nil:
+				return Result{}, err
+			case exists.ID != op.ID:
+				return s.replay(ctx, r, exists, c.ArgsDigest)
 			}
-			return Result{}, err
+			op = exists // the birth that the store could not confirm was made
 		case !opened:
 			// Where the key has moved on to a wanted repeat since, the token's own
 			// generation is there too, and stays its answer (I2).
@@ -230,7 +238,7 @@ func (s *Service) open(ctx context.Context, r Request, c tokens.Claims) (Result,
 			}
 			return s.replay(ctx, r, op, c.ArgsDigest)
 		}
-		if op.State == ledger.Running {
+		if unsent(op) {
 			s.cfg.Executor.Start(op, p.Plan, t)
 		}
 		return s.answer(ctx, r, op, false)

@@ -118,13 +118,18 @@ func (s *Service) openUndo(ctx context.Context, who policy.Asker, r UndoCommit, 
 		case err != nil:
 			// Another commit may have opened an undo meanwhile, and what it did may
 			// be what stood in the way. What exists is the answer.
-			if op, found, e := s.cfg.Ledger.StandingUndo(ctx, c.Tenant, r.Operation); e == nil && found {
-				return s.repeatUndo(ctx, who, op, r.Wait)
+			stands, found, e := s.cfg.Ledger.StandingUndo(ctx, c.Tenant, r.Operation)
+			switch {
+			case e != nil || !found:
+				return Result{}, err
+			case stands.ID != op.ID:
+				return s.repeatUndo(ctx, who, stands, r.Wait)
 			}
-			return Result{}, err
+			op = stands // the birth that the store could not confirm was made
 		case !opened:
 			return s.repeatUndo(ctx, who, op, r.Wait)
-		case op.State == ledger.Running:
+		}
+		if unsent(op) {
 			t, err := s.cfg.Registry.Version(ctx, p.ToolVersion)
 			if err != nil { // it was in force a moment ago
 				return Result{}, err

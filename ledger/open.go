@@ -49,7 +49,9 @@ type OpenRequest struct {
 // generation). For a tool that asks nobody the dispatch mark is in the same
 // write and the operation is born running. When that generation exists already,
 // its operation is returned with opened = false. ErrMoved asks the caller to
-// evaluate again.
+// evaluate again. Where the store left it unclear (fault.OutcomeUnclear), the
+// operation is the one that may have been born: who finds it under the key later
+// knows by its id whose it is.
 func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation, opened bool, err error) {
 	b, err := l.birth(r, newWriteID())
 	if err != nil {
@@ -69,7 +71,7 @@ func (l *Ledger) OpenOperation(ctx context.Context, r OpenRequest) (op Operation
 	case err == nil:
 		return o.New[0].Operation, true, nil
 	default:
-		return l.notOpened(ctx, r.Preview, err)
+		return l.notOpened(ctx, o.New[0].Operation, r.Preview, err)
 	}
 }
 
@@ -91,10 +93,13 @@ func (l *Ledger) write(ctx context.Context, o Opening) error {
 }
 
 // notOpened says what a birth that was not written means.
-func (l *Ledger) notOpened(ctx context.Context, p Preview, err error) (Operation, bool, error) {
+func (l *Ledger) notOpened(ctx context.Context, born Operation, p Preview, err error) (Operation, bool, error) {
 	var refused *Refused
 	var lost *Lost
+	var unclear *Ambiguous
 	switch {
+	case errors.As(err, &unclear):
+		return born, false, StoreFault(err)
 	case errors.As(err, &refused):
 		return l.refusedOpen(ctx, p, refused.Why)
 	case errors.As(err, &lost): // a parent moved
