@@ -28,11 +28,12 @@ type crowd struct {
 
 	mu      sync.Mutex
 	answers []received
-	asked   int
 }
 
 func newCrowd(g *gateway) *crowd {
-	return &crowd{g: g, client: &http.Client{Timeout: 10 * time.Second}}
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	g.t.Cleanup(transport.CloseIdleConnections)
+	return &crowd{g: g, client: &http.Client{Timeout: 10 * time.Second, Transport: transport}}
 }
 
 // operationDoc is the part of an answer that counts here.
@@ -85,7 +86,7 @@ func (c *crowd) pursue(ctx context.Context, kind, id string) {
 	for try := 0; ctx.Err() == nil; try++ {
 		if try > 0 {
 			select {
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(8 * time.Millisecond):
 			case <-ctx.Done():
 				return
 			}
@@ -135,9 +136,6 @@ func (c *crowd) work(ctx context.Context, agents int, seed uint64) {
 				if r.IntN(4) == 0 {
 					id = fmt.Sprintf("shared%d", r.IntN(2000))
 				}
-				c.mu.Lock()
-				c.asked++
-				c.mu.Unlock()
 				c.pursue(ctx, kinds[r.IntN(len(kinds))], id)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -70,8 +71,12 @@ type gateway struct {
 	dir string
 	url string
 	key string
-	cmd *exec.Cmd
 	out *lockedBuffer
+
+	cmd *exec.Cmd // nil while it does not run
+	// gone is closed when it has ended, with this status.
+	gone   chan struct{}
+	status error
 }
 
 type lockedBuffer struct {
@@ -92,10 +97,7 @@ func newGateway(t *testing.T, o *outside) *gateway {
 		t.Skip("builds and kills the real program")
 	}
 	g := &gateway{t: t, dir: t.TempDir(), out: &lockedBuffer{}}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	address := quietAddress(t)
 	g.url = "http://" + address
 	host := strings.TrimPrefix(o.server.URL, "http://")
 	lookup := "lookup:\n  get: /effects\n  query: {reference: \"${key.upstream}\"}\n  answers: [200]\n  found: \"body.items.map(e, e.id)\"\n  consistency: strong\n  max_in_flight: 1s\n"
@@ -132,47 +134,95 @@ func (g *gateway) command(args ...string) []byte {
 	return out
 }
 
-// start starts it and waits until it answers. env are crash points.
-func (g *gateway) start(env ...string) {
+// quietAddress is a free one below the ports that systems give to connections: who
+// dials one of those while nobody listens there may be connected to itself, and
+// the gateway then finds its port taken.
+func quietAddress(t *testing.T) string {
+	t.Helper()
+	for range 200 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10240+rand.IntN(20000))
+		if ln, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, ln.Close())
+			return address
+		}
+	}
+	require.Fail(t, "no free port")
+	return ""
+}
+
+// launch starts it. env are crash points.
+func (g *gateway) launch(env ...string) {
 	g.t.Helper()
 	bin, err := binary()
 	require.NoError(g.t, err)
-	g.cmd = exec.Command(bin, "serve")
-	g.cmd.Dir, g.cmd.Env = g.dir, append([]string{"PATH=" + os.Getenv("PATH")}, env...)
-	g.cmd.Stdout, g.cmd.Stderr = g.out, g.out
-	require.NoError(g.t, g.cmd.Start())
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	cmd, gone := exec.Command(bin, "serve"), make(chan struct{})
+	cmd.Dir, cmd.Env = g.dir, append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	cmd.Stdout, cmd.Stderr = g.out, g.out
+	require.NoError(g.t, cmd.Start())
+	g.cmd, g.gone = cmd, gone
+	go func() { g.status = cmd.Wait(); close(gone) }()
+}
+
+// start starts it and waits until it answers.
+func (g *gateway) start(env ...string) {
+	g.t.Helper()
+	g.launch(env...)
+	require.True(g.t, g.answers(), "the gateway ended by itself: %v\n%s", g.status, g.out)
+}
+
+// answers waits until it answers; false when it ended before.
+func (g *gateway) answers() bool {
+	g.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		resp, err := http.Get(g.url + "/healthz")
 		if err == nil {
 			_ = resp.Body.Close() // only that it answers counts
-			return
+			return true
+		}
+		if g.endsWithin(3 * time.Millisecond) {
+			return false
 		}
 	}
 	g.t.Fatalf("the gateway does not answer:\n%s", g.out)
+	return false
 }
+
+// endsWithin waits for its end, but not for longer.
+func (g *gateway) endsWithin(d time.Duration) bool {
+	select {
+	case <-g.gone:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+// signal sends it a signal; one that comes too late is no mistake.
+func (g *gateway) signal(s syscall.Signal) { _ = g.cmd.Process.Signal(s) }
 
 // kill ends it without a farewell, if it runs.
 func (g *gateway) kill() {
 	if g.cmd == nil {
 		return
 	}
-	_ = g.cmd.Process.Signal(syscall.SIGKILL) // already gone is fine
-	_ = g.cmd.Wait()                          // its status is that of a kill
+	g.signal(syscall.SIGKILL)
+	<-g.gone
 	g.cmd = nil
 }
 
 // died waits until it came to its crash point.
 func (g *gateway) died() {
 	g.t.Helper()
-	err := g.cmd.Wait()
-	require.Error(g.t, err, "it ended by itself:\n%s", g.out)
+	<-g.gone
+	require.Error(g.t, g.status, "it ended by itself:\n%s", g.out)
 	g.cmd = nil
 }
 
 // stop ends it as an operator would.
 func (g *gateway) stop() {
 	g.t.Helper()
-	require.NoError(g.t, g.cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(g.t, g.cmd.Wait(), g.out.String())
+	g.signal(syscall.SIGTERM)
+	<-g.gone
+	require.NoError(g.t, g.status, g.out.String())
 	g.cmd = nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,64 +16,99 @@ import (
 )
 
 var (
-	kills  = flag.Int("chaos.kills", 100, "how often the gateway is killed at a random moment")
-	seedOf = flag.Uint64("chaos.seed", 1, "seed of moments, agents and the outside's faults")
+	kills   = flag.Int("chaos.kills", number("KILLS", 100), "how often the gateway is killed under load (also KILLS)")
+	seedOf  = flag.Uint64("chaos.seed", uint64(number("KILLS_FROM", 1)), "seed of the first ledger: of moments, agents and the outside's faults; each next one has the next seed (also KILLS_FROM)")
+	ofALife = flag.Int("chaos.ledger", 500, "how many kills one ledger sees before it is left to settle and is judged")
+	lanes   = flag.Int("chaos.lanes", runtime.GOMAXPROCS(0), "how many gateways are killed at once, each with its own ledger")
 )
 
-// settle lets the gateway run without faults until nothing is live that it can
-// bring to an end.
-func settle(t *testing.T, c *crowd, o *outside) {
-	t.Helper()
-	o.heal()
-	quiet := 0 // what moves between two lists is in neither
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		live := 0
-		for _, state := range []string{"pending", "running", "unknown"} {
-			status, text, err := c.send(context.Background(), http.MethodGet, "/v1/operations?limit=200&state="+state, nil)
-			require.NoError(t, err)
-			require.Equal(t, http.StatusOK, status, string(text))
-			live += liveOf(t, text)
-		}
-		if quiet++; live > 0 {
-			quiet = 0
-		}
-		if quiet == 5 {
-			return
-		}
-		require.True(t, time.Now().Before(end), "%d operations do not settle:\n%s", live, c.g.out)
+func number(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
 	}
+	return otherwise
 }
 
-// TestMatrix_Row10_Kill9UnderLoad kills the gateway at random moments, 15 to 75 ms
-// after it answers, while agents ask.
+// total sums up what all ledgers of a run came to.
+type total struct {
+	mu      sync.Mutex
+	ends    map[end]int
+	reached map[string]int
+	judged  judged
+	busy    time.Duration // with kills
+}
+
+func (s *total) add(w *world, j judged) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for how, n := range w.ends {
+		s.ends[how] += n
+	}
+	for point, n := range w.reached {
+		s.reached[point] += n
+	}
+	s.judged.add(j)
+}
+
+// TestMatrix_Row10_Kill9UnderLoad kills gateways while agents ask: most of them 15
+// to 75 ms after they answer, others at named points, in and behind pauses, and
+// while they start. A ledger that saw its share settles while the next one is
+// under load: that takes minutes of waiting, and no work.
 func TestMatrix_Row10_Kill9UnderLoad(t *testing.T) {
 	t.Parallel()
-	seed := *seedOf
-	o := newOutside(t, seed)
-	g := newGateway(t, o)
-	c := newCrowd(g)
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	done := make(chan struct{})
-	go func() { defer close(done); c.work(ctx, 6, seed) }()
-	r := rand.New(rand.NewPCG(seed, 2))
+	sum := &total{ends: map[end]int{}, reached: map[string]int{}}
+	lane := make(chan struct{}, *lanes)
+	var worlds sync.WaitGroup
 	began := time.Now()
-	for range *kills {
-		g.start()
-		time.Sleep(time.Duration(15+r.IntN(61)) * time.Millisecond)
-		g.kill()
+	last := *seedOf
+	for left, seed := *kills, *seedOf; left > 0; left, seed = left-*ofALife, seed+1 {
+		last = seed
+		lives := min(left, *ofALife)
+		lane <- struct{}{}
+		worlds.Go(func() {
+			t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+				var w *world
+				func() {
+					defer func() { <-lane }()
+					w = newWorld(t, seed)
+					from := time.Now()
+					w.underLoad(lives, seed)
+					sum.mu.Lock()
+					sum.busy += time.Since(from)
+					sum.mu.Unlock()
+				}()
+				from := time.Now()
+				j := w.end()
+				sum.add(w, j)
+				t.Logf("seed %d: %d kills, settled in %.0f s: %s", seed, lives, time.Since(from).Seconds(), &j)
+				j.requireNone(t)
+			})
+		})
 	}
+	worlds.Wait()
 	took := time.Since(began)
-	g.start()
-	stop()
-	<-done
-	settle(t, c, o)
-	g.stop()
-	j := judge(t, g, c, o)
-	t.Logf("seed %d: %d kills in %.0f s, %d answers received, %d operations, %d effects, %d left to people; 0 duplicates, 0 lost acknowledgements, 0 illegal transitions",
-		seed, *kills, took.Seconds(), j.answers, j.operations, j.effects, j.unknown)
-	require.NotZero(t, j.answers)
-	require.NotZero(t, j.effects)
+	t.Logf("kills: %d (seeds %d to %d) in %.0f s, %.2f a second in each of %d lanes: %s", *kills, *seedOf, last, took.Seconds(),
+		float64(*kills)/sum.busy.Seconds(), *lanes, &sum.judged)
+	t.Logf("ends %v, named points %v", sum.ends, sum.reached)
+	if t.Failed() || *kills < 100 {
+		return
+	}
+	require.NotZero(t, sum.judged.answers)
+	require.NotZero(t, sum.judged.effects)
+	died := 0
+	for _, n := range sum.ends {
+		died += n
+	}
+	require.Equal(t, *kills, died)
+	for _, how := range []end{atRandom, atPoint, behindPause, inPause, whileStarting} {
+		require.NotZero(t, sum.ends[how], how)
+	}
+	if *kills >= 2000 {
+		require.NotZero(t, sum.ends[pastLease])
+		for _, point := range points {
+			require.NotZero(t, sum.reached[point], "no kill ever came to %s", point)
+		}
+	}
 }
 
 // crashPoints are the rows of the crash table that a single intent passes.
@@ -84,25 +121,22 @@ func TestMatrix_Row09_Kill9AtEachPoint(t *testing.T) {
 	for _, point := range crashPoints {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			o := newOutside(t, 1)
-			o.heal()
-			g := newGateway(t, o)
-			c := newCrowd(g)
+			w := newWorld(t, 1)
+			w.o.heal()
 			for _, kind := range kinds {
-				g.start("COUNTERSIGN_CRASH=" + point)
+				w.g.start("COUNTERSIGN_CRASH=" + point)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				asked := make(chan struct{})
-				go func() { defer close(asked); c.pursue(ctx, kind, "x") }()
-				g.died()
-				g.start()
+				go func() { defer close(asked); w.c.pursue(ctx, kind, "x") }()
+				w.g.died()
+				w.g.start()
 				<-asked
 				cancel()
-				g.kill()
+				w.g.kill()
 			}
-			g.start()
-			settle(t, c, o)
-			g.stop()
-			j := judge(t, g, c, o)
+			w.g.start()
+			j := w.end()
+			j.requireNone(t)
 			require.Equal(t, len(kinds), j.operations)
 		})
 	}
@@ -115,23 +149,19 @@ func TestMatrix_Row19to21_PausedPastTheLease(t *testing.T) {
 	for row, point := range map[int]string{19: "before_open", 20: "after_open", 21: "after_reply"} {
 		t.Run(fmt.Sprintf("row %d %s", row, point), func(t *testing.T) {
 			t.Parallel()
-			o := newOutside(t, 1)
-			o.heal()
-			g := newGateway(t, o)
-			c := newCrowd(g)
-			g.start("COUNTERSIGN_PAUSE=" + point)
+			w := newWorld(t, 1)
+			w.o.heal()
+			w.g.start("COUNTERSIGN_PAUSE=" + point)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			asked := make(chan struct{})
-			go func() { defer close(asked); c.pursue(ctx, "asked", "x") }()
-			// The lease is the tool's 2 s and a margin of 5 s.
-			time.Sleep(9 * time.Second)
-			require.NoError(t, g.cmd.Process.Signal(syscall.SIGCONT))
+			go func() { defer close(asked); w.c.pursue(ctx, "asked", "x") }()
+			time.Sleep(leaseOver + time.Second)
+			w.g.signal(syscall.SIGCONT)
 			<-asked
-			settle(t, c, o)
-			g.stop()
-			judge(t, g, c, o)
-			_, requests := o.log()
+			j := w.end()
+			j.requireNone(t)
+			_, requests := w.o.happened(t)
 			for _, n := range requests {
 				require.LessOrEqual(t, n, 1)
 			}

@@ -1,37 +1,54 @@
 package chaos
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // outside is the outside system. It lives in the parent process, which nobody
-// kills; its log is the truth.
+// kills. Its log, a file that is flushed before each answer, is the truth.
 type outside struct {
 	server *httptest.Server
+	log    *os.File
 
 	mu sync.Mutex
 	r  *rand.Rand
 	// faults off: it answers as it should.
-	faults  bool
-	effects []effect
-	// byKey is what it remembers under an honoured key.
-	byKey map[string]string
-	// received counts effectful requests by our reference.
-	received map[string]int
+	faults bool
+	made   int
+	// unwritten is why the log is not the truth any more.
+	unwritten error
+	// effects is what lookups find, by our reference; byKey what it remembers under
+	// an honoured key.
+	effects map[string][]string
+	byKey   map[string]string
 }
 
-// effect is one thing that happened.
-type effect struct{ Kind, Reference, ID string }
+// entry is a line of the log: one effectful request, and the effect that it had,
+// if any. One that is answered from an honoured key has none.
+type entry struct {
+	Kind      string `json:"kind"`
+	Reference string `json:"reference"`
+	Effect    string `json:"effect,omitempty"`
+}
 
 func newOutside(t *testing.T, seed uint64) *outside {
-	o := &outside{r: rand.New(rand.NewPCG(seed, 1)), faults: true, byKey: map[string]string{}, received: map[string]int{}}
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(t.TempDir(), "effects.log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	o := &outside{log: log, r: rand.New(rand.NewPCG(seed, 1)), faults: true, effects: map[string][]string{}, byKey: map[string]string{}}
+	t.Cleanup(func() { require.NoError(t, log.Close()) }) // behind the server's end
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /things/{id}", func(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusOK, map[string]any{"id": r.PathValue("id"), "state": "open"})
@@ -54,10 +71,8 @@ func (o *outside) find(w http.ResponseWriter, r *http.Request) {
 	items := []map[string]string{}
 	o.mu.Lock()
 	fail := o.faults && o.r.IntN(10) == 0
-	for _, e := range o.effects {
-		if e.Reference == r.URL.Query().Get("reference") {
-			items = append(items, map[string]string{"id": e.ID})
-		}
+	for _, id := range o.effects[r.URL.Query().Get("reference")] {
+		items = append(items, map[string]string{"id": id})
 	}
 	o.mu.Unlock()
 	if fail {
@@ -78,18 +93,23 @@ func (o *outside) act(w http.ResponseWriter, r *http.Request) {
 	}
 	key := r.Header.Get("Idempotency-Key")
 	o.mu.Lock()
-	o.received[body.Reference]++
+	did := entry{Kind: r.PathValue("kind"), Reference: body.Reference}
 	roll, pause := 100, time.Duration(0)
 	if o.faults {
 		roll, pause = o.r.IntN(100), time.Duration(o.r.IntN(15))*time.Millisecond
 	}
 	id := o.byKey[key]
 	if id == "" && roll >= 5 { // under 5 it refuses before any effect
-		id = fmt.Sprintf("eff_%d", len(o.effects)+1)
-		o.effects = append(o.effects, effect{Kind: r.PathValue("kind"), Reference: body.Reference, ID: id})
+		o.made++
+		id = fmt.Sprintf("eff_%d", o.made)
+		did.Effect = id
+		o.effects[body.Reference] = append(o.effects[body.Reference], id)
 		if key != "" {
 			o.byKey[key] = id
 		}
+	}
+	if err := o.write(did); err != nil && o.unwritten == nil {
+		o.unwritten = err
 	}
 	o.mu.Unlock()
 	time.Sleep(pause)
@@ -108,16 +128,35 @@ func (o *outside) act(w http.ResponseWriter, r *http.Request) {
 // heal ends its faults.
 func (o *outside) heal() { o.mu.Lock(); defer o.mu.Unlock(); o.faults = false }
 
-// log is what happened, by reference.
-func (o *outside) log() (effects map[string][]string, received map[string]int) {
+// write puts a line into the log and flushes it. The lock is held.
+func (o *outside) write(e entry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if _, err := o.log.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return o.log.Sync()
+}
+
+// happened reads the log: by reference the effects, and how often it was asked for
+// them.
+func (o *outside) happened(t *testing.T) (effects map[string][]string, requests map[string]int) {
+	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	effects, received = map[string][]string{}, map[string]int{}
-	for _, e := range o.effects {
-		effects[e.Reference] = append(effects[e.Reference], e.ID)
+	require.NoError(t, o.unwritten)
+	text, err := os.ReadFile(o.log.Name())
+	require.NoError(t, err)
+	effects, requests = map[string][]string{}, map[string]int{}
+	for line := range bytes.Lines(text) {
+		var e entry
+		require.NoError(t, json.Unmarshal(line, &e))
+		requests[e.Reference]++
+		if e.Effect != "" {
+			effects[e.Reference] = append(effects[e.Reference], e.Effect)
+		}
 	}
-	for k, n := range o.received {
-		received[k] = n
-	}
-	return effects, received
+	return effects, requests
 }
