@@ -57,7 +57,8 @@ const (
 	// Prefix: everything up to some moment, with the write that it fell into torn.
 	Prefix
 	// Scattered: the sectors were written in an order of the disk's own choosing,
-	// and the power went in the middle of that.
+	// and the power went in the middle of that; a file that grew may have its new
+	// length with anything in it.
 	Scattered
 	survivals
 )
@@ -87,8 +88,8 @@ type Disk struct {
 	left   int // events until the cut; 0: none is armed
 	counts map[Event]int
 
-	// deaf: flushes do nothing.
-	deaf bool
+	// deaf says of which files flushes do nothing.
+	deaf func(file string) bool
 }
 
 // file is what a name stands for.
@@ -119,6 +120,7 @@ func NewDisk(seed uint64) *Disk {
 	return &Disk{
 		rng:   rand.New(rand.NewPCG(seed, 0)),
 		names: map[string]*file{}, safe: map[string]*file{}, counts: map[Event]int{},
+		deaf: func(string) bool { return false },
 	}
 }
 
@@ -139,11 +141,12 @@ func (d *Disk) Cut() {
 	}
 }
 
-// Deafen makes flushes do nothing, as those of a disk that lies do.
-func (d *Disk) Deafen() {
+// Deafen makes flushes of some files do nothing, as those of a disk that lies do;
+// file is the name, "" the directory.
+func (d *Disk) Deafen(to func(file string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.deaf = true
+	d.deaf = to
 }
 
 // Off reports that the power is gone.
@@ -216,6 +219,7 @@ func (d *Disk) goOff() {
 			for _, i := range d.surviving(len(f.changes)) {
 				f.safe = f.changes[i].apply(f.safe)
 			}
+			d.grow(f)
 			done[f] = &file{name: f.name, now: slices.Clone(f.safe), safe: f.safe}
 		}
 		names[name] = done[f]
@@ -245,23 +249,40 @@ func (d *Disk) surviving(n int) []int {
 	}
 }
 
+// grow lets a file that was getting longer have its new length without its new
+// bytes, as file systems do that write the length first: there stands nothing, or
+// what stood on the disk before.
+func (d *Disk) grow(f *file) {
+	missing := len(f.now) - len(f.safe)
+	if d.last != Scattered || missing <= 0 || d.rng.IntN(2) == 0 {
+		return
+	}
+	rest := make([]byte, missing)
+	if d.rng.IntN(2) == 0 {
+		for i := range rest {
+			rest[i] = byte(d.rng.Uint32())
+		}
+	}
+	f.safe = append(f.safe, rest...)
+}
+
 // open finds or makes a file.
-func (d *Disk) open(name string, create, exclusive bool) (f *file, created bool, err error) {
+func (d *Disk) open(name string, create, exclusive bool) (*file, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, there := d.names[name]
 	switch {
 	case d.off:
-		return nil, false, ErrOff
+		return nil, ErrOff
 	case there && exclusive:
-		return nil, false, fmt.Errorf("powercut: %s is there already", name)
+		return nil, fmt.Errorf("powercut: %s is there already", name)
 	case there:
-		return f, false, nil
+		return f, nil
 	case !create:
-		return nil, false, ErrNoFile
+		return nil, ErrNoFile
 	}
 	f = &file{name: name}
-	return f, true, d.enter(entry{name, f})
+	return f, d.enter(entry{name, f})
 }
 
 // remove deletes a name. Who has the file open keeps it.
@@ -325,8 +346,8 @@ type handle struct {
 	disk *Disk
 	file *file
 	boot int
-	// syncsDirectory: the file is new, and the first flush of it flushes the
-	// directory too, as SQLite does on Unix.
+	// syncsDirectory: the file may be new, and the first flush by this handle
+	// flushes the directory too, as SQLite does on Unix.
 	syncsDirectory bool
 	// gone is the name to delete when it is closed.
 	gone string
@@ -396,7 +417,7 @@ func (h *handle) sync() error {
 		d.goOff()
 		return ErrOff
 	}
-	if !d.deaf {
+	if !d.deaf(h.file.name) {
 		for _, c := range h.file.changes {
 			h.file.safe = c.apply(h.file.safe)
 		}
@@ -422,7 +443,7 @@ func (d *Disk) syncDirectory() error {
 		d.goOff()
 		return ErrOff
 	}
-	if !d.deaf {
+	if !d.deaf("") {
 		for _, e := range d.entries {
 			e.apply(d.safe)
 		}

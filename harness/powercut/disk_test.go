@@ -13,7 +13,7 @@ import (
 // image gives a file's bytes; nil when there is none.
 func image(t *testing.T, d *Disk, name string) []byte {
 	t.Helper()
-	f, _, err := d.open(name, false, false)
+	f, err := d.open(name, false, false)
 	if err != nil {
 		require.ErrorIs(t, err, ErrNoFile)
 		return nil
@@ -24,7 +24,7 @@ func image(t *testing.T, d *Disk, name string) []byte {
 // create makes a file whose name and first bytes are safe.
 func create(t *testing.T, d *Disk, name string, b []byte) *handle {
 	t.Helper()
-	f, _, err := d.open(name, true, true)
+	f, err := d.open(name, true, true)
 	require.NoError(t, err)
 	h := &handle{disk: d, file: f, boot: d.boot(), syncsDirectory: true}
 	require.NoError(t, h.write(b, 0))
@@ -43,7 +43,7 @@ func TestDisk_Cut(t *testing.T) {
 		require.NoError(t, h.write(page('b'), 0))
 		require.NoError(t, h.write(page('c'), 0))
 		require.NoError(t, h.truncate(16*sector))
-		_, _, err := d.open("new", true, false)
+		_, err := d.open("new", true, false)
 		require.NoError(t, err)
 		d.Cut()
 		require.True(t, d.Off())
@@ -113,7 +113,7 @@ func TestDisk_Directory(t *testing.T) {
 	for seed := range uint64(100) {
 		d := NewDisk(seed)
 		old := create(t, d, "old", page('a'))
-		f, _, err := d.open("f", true, false)
+		f, err := d.open("f", true, false)
 		require.NoError(t, err)
 		h := &handle{disk: d, file: f}
 		require.NoError(t, h.write(page('b'), 0))
@@ -156,7 +156,7 @@ func TestDisk_CutAt(t *testing.T) {
 		require.NoError(t, h.sync())
 		require.ErrorIs(t, h.write(page('c'), 0), ErrOff)
 		d.Boot()
-		f, _, err := d.open("f", false, false)
+		f, err := d.open("f", false, false)
 		require.NoError(t, err)
 		h = &handle{disk: d, file: f, boot: d.boot()}
 		require.NoError(t, h.write(page('d'), 0), "one cut, not two")
@@ -175,7 +175,7 @@ func TestDisk_CutAt(t *testing.T) {
 			}
 		}
 		d.CutAt(Entry, 1)
-		_, _, err = d.open("g", true, false)
+		_, err = d.open("g", true, false)
 		require.ErrorIs(t, err, ErrOff)
 	}
 	require.NotZero(t, before, "the power can go just before a flush")

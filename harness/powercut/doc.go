@@ -11,11 +11,13 @@
 // lets several callers write. At the armed write, truncate, flush, creation or
 // deletion the power goes: every call fails from then on, and of each file's
 // unflushed changes, in sectors, the seed says what survives: nothing, everything,
-// those up to a moment, or some of them in any order. Boot gives the power back
+// those up to a moment, or some of them in any order, with anything in what a file
+// grew by. Boot gives the power back
 // and shows what survived. Then everything that the store had acknowledged must be
 // there, and everything that is there must be whole (I10, I16). The same test with
-// flushes taken away must find losses, or it would prove nothing.
+// each kind of flush taken away must find losses, or it would prove nothing.
 //
 // What does not live here: processes that die (harness/chaos), faults of the
-// store as the ledger sees it (harness/sim), real disks.
+// store as the ledger sees it (harness/sim), real disks, and renaming, which SQLite
+// never does: the program's own files (keys, spool, backup) are not on this disk.
 package powercut

@@ -166,15 +166,15 @@ func vfsOpen(_ *libc.TLS, pVfs, zName, pFile uintptr, flags int32, pOutFlags uin
 	if zName != 0 {
 		name, create = libc.GoString(zName), flags&sqlite3.SQLITE_OPEN_CREATE != 0
 	}
-	f, created := &file{}, false
+	f := &file{}
 	if name != "" { // else a file that nobody finds again
 		var err error
-		if f, created, err = v.disk.open(name, create, flags&sqlite3.SQLITE_OPEN_EXCLUSIVE != 0); err != nil {
+		if f, err = v.disk.open(name, create, flags&sqlite3.SQLITE_OPEN_EXCLUSIVE != 0); err != nil {
 			return sqlite3.SQLITE_CANTOPEN
 		}
 	}
 	h := &openFile{vfs: v, handle: handle{disk: v.disk, file: f, boot: v.disk.boot()}}
-	h.syncsDirectory = created && flags&(sqlite3.SQLITE_OPEN_MAIN_JOURNAL|sqlite3.SQLITE_OPEN_SUPER_JOURNAL|sqlite3.SQLITE_OPEN_WAL) != 0
+	h.syncsDirectory = create && flags&(sqlite3.SQLITE_OPEN_MAIN_JOURNAL|sqlite3.SQLITE_OPEN_SUPER_JOURNAL|sqlite3.SQLITE_OPEN_WAL) != 0
 	if flags&sqlite3.SQLITE_OPEN_DELETEONCLOSE != 0 {
 		h.gone = name
 	}
