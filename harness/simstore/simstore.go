@@ -104,7 +104,7 @@ type guardRow struct {
 // nil, is told of every applied write behind it, by whoever ran its effect.
 func NewState(now func() time.Time, observe func(Change)) *State {
 	return &State{
-		now: now, observe: observe,
+		now: ledger.NewClock(now, time.Time{}).Now, observe: observe,
 		previews: map[string]ledger.Preview{}, byID: map[string]*row{}, slots: map[string][]*row{}, goals: map[string][]*row{},
 		runs: map[string]*run{}, guards: map[string][]guardRow{}, writes: map[string]*row{}, manifests: map[string]ledger.Manifest{},
 	}

@@ -21,6 +21,7 @@ type tx struct {
 
 // atomic runs a write, all or nothing.
 func (s *State) atomic(fn func(*tx) error) error {
+	s.now() // each write leaves its time behind
 	t := &tx{State: s}
 	if err := fn(t); err != nil {
 		for _, undo := range slices.Backward(t.undo) {

@@ -44,8 +44,8 @@ type Options struct {
 	// is missing, readable by its owner only. Beside it stand SQLite's -wal and
 	// -shm files and the lock file, Path + ".lock".
 	Path string
-	// Now is the store's clock, asked at each write for the life of a preview
-	// and for NotAfter. Default time.Now.
+	// Now is the clock below the store's own (DB.Now), which is asked at each write
+	// for the life of a preview and for NotAfter. Default time.Now.
 	Now func() time.Time
 	// Logger gets what an operator should know about the file. Default none.
 	Logger *slog.Logger
@@ -59,8 +59,10 @@ type Options struct {
 type DB struct {
 	path string
 	vfs  string
-	now  func() time.Time
+	now  func() time.Time // never goes back
 	log  *slog.Logger
+	// written is the latest time that the file knew when it was opened.
+	written time.Time
 
 	lock    io.Closer
 	pool    *sql.DB // the writer's one connection
@@ -97,8 +99,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{path: path, vfs: o.VFS, now: o.Now, log: o.Logger, lock: lock}
-	if err := db.start(ctx); err != nil {
+	db := &DB{path: path, vfs: o.VFS, log: o.Logger, lock: lock}
+	if err := db.start(ctx, o.Now); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -128,7 +130,7 @@ func realPath(path string) (string, error) {
 	return path, nil
 }
 
-func (db *DB) start(ctx context.Context) error {
+func (db *DB) start(ctx context.Context, now func() time.Time) error {
 	// SQLite would make the file readable by everybody; its -wal and -shm files
 	// take their mode from it.
 	f, err := os.OpenFile(db.path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -157,7 +159,10 @@ func (db *DB) start(ctx context.Context) error {
 	if err := db.readers.PingContext(ctx); err != nil {
 		return fmt.Errorf("sqlstore: open for reading: %w", err)
 	}
-	w := newWriter(db.pool, db.log)
+	if err := db.startClock(ctx, now); err != nil {
+		return err
+	}
+	w := newWriter(db.pool, db.log, db.now)
 	if err := w.connect(); err != nil {
 		return err
 	}

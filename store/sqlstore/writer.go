@@ -38,6 +38,9 @@ type job struct {
 type writer struct {
 	pool *sql.DB
 	log  *slog.Logger
+	now  func() time.Time
+	// stamped is the time that the file knows (clock.go).
+	stamped time.Time
 
 	conn  *sql.Conn // nil after it was dropped
 	stmts map[string]*sql.Stmt
@@ -59,9 +62,9 @@ type hooks struct {
 	committed func() error                        // after COMMIT; an error loses the answer
 }
 
-func newWriter(pool *sql.DB, log *slog.Logger) *writer {
+func newWriter(pool *sql.DB, log *slog.Logger, now func() time.Time) *writer {
 	return &writer{
-		pool: pool, log: log, stmts: map[string]*sql.Stmt{},
+		pool: pool, log: log, now: now, stmts: map[string]*sql.Stmt{},
 		queue: make(chan *job, maxQueue), urgent: make(chan *job, maxQueue),
 		stop: make(chan struct{}), finished: make(chan struct{}),
 	}
@@ -209,6 +212,10 @@ func (w *writer) attempt(group []*job) error {
 		w.rollback()
 		group[0].done <- group[0].answer
 		return nil
+	}
+	if err := w.stamp(); err != nil {
+		w.rollback()
+		return err
 	}
 	return w.commit(group)
 }

@@ -54,10 +54,11 @@ var openCases = []testCase{
 		o := w.opening(p, ledger.Pending)
 		w.untouched(func() { w.refused(ledger.PreviewGone, w.Store.Open(w.ctx, o)) })
 		w.put(p)
-		w.Clock.Advance(p.ExpiresAt.Sub(w.Clock.Now()))
-		w.untouched(func() { w.refused(ledger.PreviewExpired, w.Store.Open(w.ctx, o)) })
-		w.Clock.Advance(-1)
+		late := w.opening(w.put(w.preview(acme, "l", 1)), ledger.Pending)
+		w.Clock.Advance(p.ExpiresAt.Sub(w.Clock.Now()) - 1)
 		require.NoError(w, w.Store.Open(w.ctx, o))
+		w.Clock.Advance(1)
+		w.untouched(func() { w.refused(ledger.PreviewExpired, w.Store.Open(w.ctx, late)) })
 	}},
 	{"another tenant's preview does not do", func(w *world) {
 		p := w.put(w.preview(other, "k", 1))

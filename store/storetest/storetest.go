@@ -85,6 +85,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}{
 		{"ledger_id", ledgerIDCases},
 		{"previews", previewCases},
+		{"clock", clockCases},
 		{"open", openCases},
 		{"heads", headCases},
 		{"goals", goalCases},
