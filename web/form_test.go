@@ -161,3 +161,10 @@ func (b *browser) send(f form, pairs ...string) page {
 	}
 	return b.post(f.action, append(all, pairs...)...)
 }
+
+func mustURL(t testing.TB, address string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	return u
+}

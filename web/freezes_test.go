@@ -3,7 +3,9 @@ package web_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,4 +87,53 @@ func TestFreezes_Refused(t *testing.T) {
 	other := r.browser()
 	other.site = "cross-site"
 	require.Equal(t, http.StatusForbidden, other.post("/freezes", "scope", "hold_order", "level", "all", "reason", "x").Status)
+}
+
+// The three scopes have one name each, in the form, on the card and in the history;
+// also where both of the wide ones stand, and one of them is lifted.
+func TestFreezes_ScopesHaveOneName(t *testing.T) {
+	r := newRig(t)
+	mara := r.as("mara", "support")
+	const ours, everything = "Every tool of this tenant", "Everything, in all tenants"
+	history := func(p page) (said []string) {
+		for _, list := range find(p.tree(t), byClass("timeline")) {
+			for _, li := range find(list, byTag("li")) {
+				said = append(said, content(li))
+			}
+		}
+		return said
+	}
+	p := mara.get("/freezes")
+	for _, name := range []string{ours, everything} {
+		require.Equal(t, 1, strings.Count(p.Body, ">"+name+"</option>"))
+	}
+	mara.follow(mara.post("/freezes", "scope", "*", "level", "new", "reason", "Ours."))
+	mara.follow(mara.post("/freezes", "scope", "**", "level", "all", "reason", "All of it."))
+	p = mara.follow(mara.post("/freezes", "scope", "hold_order", "level", "all", "reason", "This one."))
+	for _, name := range []string{ours, everything, "hold_order"} {
+		require.Contains(t, p.Body, `aria-label="`+name+`"`, "the card")
+	}
+	mara.follow(mara.post("/freezes/lift", "scope", "**", "reason", "Over."))
+	p = mara.follow(mara.post("/freezes/lift", "scope", "*", "reason", "Over too."))
+	said := history(p)
+	require.Len(t, said, 5)
+	for i, want := range []string{ours + " lifted by You", everything + " lifted by You", "hold_order frozen by You nothing is sent", everything + " frozen by You nothing is sent", ours + " frozen by You nothing new is sent"} {
+		require.True(t, strings.HasPrefix(said[i], want), said[i])
+	}
+}
+
+// The figures of a freeze beside those of now, and the way to its doubts.
+func TestFreezes_Figures(t *testing.T) {
+	r := newRig(t, lost("post_card", tooltest.LoseReply()))
+	mara := r.as("mara", "support")
+	op := r.unknown("post_card", args("order_id", "ord_1"))
+	r.clock.Add(time.Minute)
+	p := mara.follow(mara.post("/freezes", "scope", "post_card", "level", "all", "reason", "Look."))
+	require.Contains(t, p.Body, `href="/unknown?tool=post_card"`)
+	require.Equal(t, "In this scopeWhen frozenNow On the way00 Unknown11", p.one(t, "figures"))
+	r.clock.Add(time.Minute)
+	mara.post("/operations/"+op.ID+"/resolve", "happened", "no", "reason", "The post office never saw it.")
+	p = mara.get("/freezes")
+	require.Equal(t, "In this scopeWhen frozenNow On the way00 Unknown10", p.one(t, "figures"))
+	require.Contains(t, p.Body, "Since then: 0 sent, 0 came into doubt, 1 settled, 0 contradicted.")
 }

@@ -204,9 +204,7 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		Sent: sent(d, op, plan, redacted), Timeline: p.timeline(me, card, events),
 		Evidence: p.evidence(d, me, evidence), Outcome: outcome(d, op),
 	}
-	if !waits(op.State) {
-		v.Section = "operations"
-	}
+	v.Section = sectionOf(op.State)
 	var s schema
 	if spec != nil {
 		s = schemaOf(spec.InputSchema)
@@ -242,7 +240,16 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 	return v, nil
 }
 
-func waits(s ledger.State) bool { return s == ledger.AwaitingApproval || s == ledger.Unknown }
+// sectionOf is the part of the site in which an operation stands.
+func sectionOf(s ledger.State) string {
+	switch s {
+	case ledger.AwaitingApproval:
+		return "approvals"
+	case ledger.Unknown:
+		return "unknown"
+	}
+	return "operations"
+}
 
 // frozen gives the reason of the freeze that holds the operation's tool.
 func (p *Pages) frozen(ctx context.Context, op ledger.Operation) (string, error) {

@@ -47,6 +47,7 @@ type rig struct {
 	t        testing.TB
 	clock    *clock
 	db       *sqlstore.DB
+	file     string // the ledger\'s
 	ledger   *ledger.Ledger
 	identity *identity.Service
 	registry *tools.Registry
@@ -137,7 +138,8 @@ func newRigWith(t testing.TB, change func(*web.Config), more ...*tools.Tool) *ri
 	r := &rig{t: t, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, log: &syncBuffer{}, people: map[string]identity.Operator{}}
 	now := r.clock.Now
 	var err error
-	r.db, err = sqlstore.Open(ctx, sqlstore.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Now: now})
+	r.file = filepath.Join(t.TempDir(), "ledger.db")
+	r.db, err = sqlstore.Open(ctx, sqlstore.Options{Path: r.file, Now: now})
 	require.NoError(t, err)
 	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: r.db, Now: now, NewID: numbered()})
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func recordTools() []*tools.Tool {
 func (r *rig) calledAs(agent identity.Agent, tool, key, call string, in map[string]any) ledger.Operation {
 	r.t.Helper()
 	p, err := r.previews.Preview(context.Background(), preview.Request{
-		Agent: agent, Tool: tool, Args: in, IdempotencyKey: key, RequestID: "req_" + call, Run: &ledger.Run{ID: "loyalty-2026-03", Step: "4", Call: call},
+		Agent: agent, Tool: tool, Args: in, IdempotencyKey: key, RequestID: "req_9pt2", Run: &ledger.Run{ID: "loyalty-2026-03", Step: "4", Call: call},
 	})
 	require.NoError(r.t, err)
 	return r.spend(agent, tool, p.Token, 10*time.Second)
@@ -63,8 +63,7 @@ func (s *stage) undos(t *testing.T) {
 
 // doubts: what is for a person, and what the gateway asks about by itself.
 func (s *stage) doubts(t *testing.T) {
-	courier := s.ask(s.agent, "book_courier", args("order_id", "ord_1009"))
-	require.Equal(t, ledger.Unknown, courier.State)
+	courier := s.unknown("book_courier", args("order_id", "ord_1009"))
 	s.add("operation-being-asked", "mara", courier.ID)
 	s.page("unknown", "mara", "/unknown", http.StatusOK)
 	s.page("unknown-of-tool", "mara", "/unknown?tool=send_letter", http.StatusOK)

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 
@@ -23,6 +24,8 @@ type trailPage struct {
 	// that is not in its place, 0 when only the row differs.
 	Whole  bool
 	Broken int64
+	// Changed counts the events whose evidence is not what they name.
+	Changed int
 	// Sealed is the number of the checkpoint that covers all of it, 0 when none does
 	// yet; SealedAt when that was made.
 	Sealed   int64
@@ -43,7 +46,9 @@ type linkView struct {
 	EffectID, Evidence string
 	Digest, Prev, Hash string
 	Whole              bool
-	At                 *moment
+	// Changed: the evidence that moved it is gone, or says something else now.
+	Changed bool
+	At      *moment
 }
 
 func (p *Pages) trail(w http.ResponseWriter, r *http.Request) {
@@ -73,6 +78,10 @@ func (p *Pages) trailView(r *http.Request, id string) (*trailPage, error) {
 		frame: p.frame(r, "operations", "Audit trail · "+op.ID), ID: op.ID, Tool: op.Tool, Headline: p.headlineOf(ctx, op), Badge: badgeOf(op.State),
 		Drill: op.EvidenceBoundary == "drill", Final: op.State.Final(), Whole: true, File: receiptFile(op.ID),
 	}
+	evidence, err := p.cfg.Ledger.Evidence(ctx, me.Tenant, id)
+	if err != nil {
+		return nil, err
+	}
 	plan, err := p.cfg.Ledger.Plan(ctx, me.Tenant, id, op.Round)
 	if err != nil {
 		return nil, err
@@ -95,6 +104,9 @@ func (p *Pages) trailView(r *http.Request, id string) (*trailPage, error) {
 		if !l.Whole && v.Whole {
 			v.Whole, v.Broken = false, e.Version
 		}
+		if l.Changed = changedSince(e, evidence); l.Changed {
+			v.Changed++
+		}
 		prev = e.Hash
 		v.Events = append(v.Events, l)
 	}
@@ -109,6 +121,16 @@ func (p *Pages) trailView(r *http.Request, id string) (*trailPage, error) {
 		err = p.sealed(ctx, v, events[len(events)-1].Seq)
 	}
 	return v, err
+}
+
+// changedSince reports that the evidence that an event names is not what it was
+// then. Events of before evidence had a digest say nothing of it.
+func changedSince(e ledger.Event, evidence []ledger.Evidence) bool {
+	if e.EvidenceDigest == "" {
+		return false
+	}
+	i := slices.IndexFunc(evidence, func(ev ledger.Evidence) bool { return ev.ID == e.Evidence })
+	return i < 0 || evidence[i].Digest() != e.EvidenceDigest
 }
 
 // sealed finds the checkpoint that covers an event: the first that reaches it.

@@ -102,7 +102,7 @@ func (p *Pages) undone(ctx context.Context, undo ledger.Operation) (undoneRow, b
 		// A later undo, or the operation's own end, has the last word.
 		return row, parent.Child == undo.ID && parent.State == ledger.Succeeded, nil
 	case undo.State == ledger.Unknown:
-		row.Why, row.Doubt = "Nobody knows whether the undo took place. It can't be tried again before that is known.", true
+		row.Why, row.Doubt = "Nobody knows whether the undo took place. It can’t be tried again before that is known.", true
 		return row, undo.OnList, nil
 	case undo.After == "":
 		return row, false, nil
