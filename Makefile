@@ -7,7 +7,7 @@ FUZZTIME = 30s
 SHOTS = $(CURDIR)/.ci/tmp/shots
 
 .DEFAULT_GOAL := help
-.PHONY: help build run quick test lint format generate verify fuzz shots clean
+.PHONY: help build run quick test lint format generate verify fuzz chaos shots clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | while read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -42,6 +42,9 @@ verify: ## fail if the generated code is not what generate would write
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@.ci/fuzz.sh $(FUZZTIME)
+
+chaos: ## the long table of the fault harness, hours; PARTS="kills cuts" runs some, KILLS=300 fewer
+	@.ci/chaos.sh $(PARTS)
 
 shots: ## pictures of every page, both themes and widths, into SHOTS (needs Chromium)
 	@.ci/shots.sh "$(SHOTS)"
