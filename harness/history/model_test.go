@@ -2,10 +2,7 @@ package history_test
 
 import (
 	"fmt"
-	"hash/maphash"
 	"strings"
-
-	"github.com/anishathalye/porcupine"
 
 	"countersign/fault"
 	"countersign/ledger"
@@ -221,7 +218,14 @@ func (k key) known(op seen) bool {
 // older one as it ended. What was not known of it, the look tells.
 func (k key) shows(op seen) []key {
 	if op.Generation < k.Generation {
-		return only(k, (k.wasVoid(op, 0) || k.wasVoid(op, 1)) && op.Effect == "")
+		for _, args := range []int{0, 1} {
+			if k.wasVoid(op, args) {
+				// Where nobody had seen it before, this tells its id.
+				k.Void = strings.Replace(k.Void, void(op.Generation, "", op.State, args), void(op.Generation, op.ID, op.State, args), 1)
+				return only(k, op.Effect == "")
+			}
+		}
+		return nil
 	}
 	if !k.known(op) || op.State != k.State {
 		return nil
@@ -262,12 +266,12 @@ func (k key) committed(c call, a answer) []key {
 		}
 		return k.shows(a.Op)
 	}
-	if !k.opens(c) || a.Op.Generation != c.Generation || a.Op.Effect != "" {
+	if !k.opens(c) || a.Op.Generation != c.Generation {
 		return nil
 	}
 	n := k.opened(c)
 	n.ID = a.Op.ID
-	return only(n, a.Op.State == n.State)
+	return []key{n} // what its answer shows is looked at as a read of its own
 }
 
 // opens reports that a commit may open its generation now.
@@ -383,11 +387,8 @@ func (k key) mayHave(c call) []key {
 			return []key{k}
 		}
 	case "resolve":
-		if k.State == ledger.Unknown && k.is(c.Operation) {
-			k.State = c.says()
-			if c.Said != "" {
-				k.Done = c.Said
-			}
+		if k.State == ledger.Unknown && k.is(c.Operation) && (k.Done == "" || k.Done == c.Said) {
+			k.State, k.Done = c.says(), c.Said
 			return []key{k}
 		}
 	case "freeze":
@@ -402,141 +403,3 @@ func (k key) mayHave(c call) []key {
 
 // is reports that the newest operation can be the one of that id.
 func (k key) is(id string) bool { return k.ID == id || k.ID == "" }
-
-// refuses reports that a refusal is true of the key as it stands.
-func (k key) refuses(c call, code fault.Code) bool {
-	switch code {
-	case fault.StoreUnavailable:
-		return true // it only says that nothing was changed
-	case fault.TokenExpired:
-		return k.Generation < c.Generation // what exists is answered, however old the token is
-	case fault.ToolFrozen:
-		return k.Frozen
-	case fault.FreezeNotFound:
-		return !k.Frozen
-	case fault.IdempotencyKeyReused:
-		other := 1 - c.Args
-		stands := k.Generation > 0 && k.Args == other
-		if c.What == "commit" && c.Generation < k.Generation {
-			return stands || k.voidArgs(c.Generation, other)
-		}
-		return stands && (c.What == "commit" || !k.free())
-	case fault.PreviewStale:
-		return k.Generation >= c.Generation
-	case fault.RejectedBefore:
-		return strings.Contains(k.No, ask(c.Agent, c.Args))
-	case fault.AlreadyDecided:
-		return k.ID != c.Operation || k.Said&(1<<c.Person) != 0
-	case fault.InvalidState:
-		if !k.is(c.Operation) {
-			return true // an older one, which has ended
-		}
-		switch c.What {
-		case "approve", "reject":
-			return k.State != ledger.AwaitingApproval
-		case "cancel":
-			return k.State != ledger.AwaitingApproval && k.State != ledger.Pending
-		case "resolve":
-			return k.State != ledger.Unknown
-		}
-	}
-	return false
-}
-
-// voidArgs reports that an older generation had those arguments.
-func (k key) voidArgs(generation, args int) bool {
-	for _, part := range strings.Split(k.Void, ";") {
-		if strings.HasPrefix(part, fmt.Sprintf("|%d ", generation)) {
-			return strings.HasSuffix(part, fmt.Sprintf(" args %d", args))
-		}
-	}
-	return false
-}
-
-// partition gives each key its calls. What freezes a tool is a call about each of
-// its keys; that an outcome of the tool is not known can't be told from one key.
-func partition(history []porcupine.Operation) [][]porcupine.Operation {
-	type name struct {
-		tool  string
-		order int
-	}
-	by := map[name][]porcupine.Operation{}
-	var names []name
-	for _, op := range history {
-		c := op.Input.(call)
-		if n := (name{c.Tool, c.Order}); c.Order > 0 && by[n] == nil {
-			names = append(names, n)
-			by[n] = []porcupine.Operation{}
-		}
-	}
-	for _, op := range history {
-		c, a := op.Input.(call), op.Output.(answer)
-		for _, n := range names {
-			if c.Tool == n.tool && (c.Order == n.order || c.Order == 0 && a.Code != fault.UnknownsOpen) {
-				by[n] = append(by[n], op)
-			}
-		}
-	}
-	var parts [][]porcupine.Operation
-	for _, n := range names {
-		parts = append(parts, by[n])
-	}
-	return parts
-}
-
-var seedOfHashes = maphash.MakeSeed()
-
-// model is the key for the checker.
-func model() porcupine.Model {
-	nm := porcupine.NondeterministicModel{
-		Partition: partition,
-		Init:      func() []any { return []any{key{}} },
-		Step: func(state, input, output any) []any {
-			var after []any
-			for _, k := range step(state.(key), input.(call), output.(answer)) {
-				after = append(after, k)
-			}
-			return after
-		},
-		Hash:              func(state any) uint64 { return maphash.Comparable(seedOfHashes, state.(key)) },
-		DescribeOperation: func(input, output any) string { return describe(input.(call), output.(answer)) },
-		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state.(key)) },
-	}
-	return nm.ToModel()
-}
-
-// describe tells a call and its answer in a line.
-func describe(c call, a answer) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/o%d %s", c.Tool, c.Order, c.What)
-	switch c.What {
-	case "preview":
-		fmt.Fprintf(&b, " %s args %d", c.Agent, c.Args)
-	case "commit":
-		fmt.Fprintf(&b, " %s args %d generation %d", c.Agent, c.Args, c.Generation)
-	case "approve", "reject":
-		fmt.Fprintf(&b, " %s person %d", c.Operation, c.Person)
-	case "resolve":
-		fmt.Fprintf(&b, " %s says %q", c.Operation, c.Said)
-	default:
-		fmt.Fprintf(&b, " %s", c.Operation)
-	}
-	switch {
-	case a.Lost:
-		b.WriteString(" -> ?")
-	case a.Code != "":
-		fmt.Fprintf(&b, " -> %s", a.Code)
-	case a.Generation > 0:
-		fmt.Fprintf(&b, " -> token for generation %d", a.Generation)
-	case c.What == "outside":
-		fmt.Fprintf(&b, " -> effects %q", a.Effects)
-	case a.Op == (seen{}):
-		b.WriteString(" -> done")
-	default:
-		fmt.Fprintf(&b, " -> %s generation %d %s %s", a.Op.ID, a.Op.Generation, a.Op.State, a.Op.Effect)
-		if a.Fresh {
-			b.WriteString(" (opened)")
-		}
-	}
-	return b.String()
-}

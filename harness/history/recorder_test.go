@@ -39,20 +39,22 @@ func (r *recorder) do(client int, c call, ask func() answer) answer {
 		end = 0 // it may happen until the end
 	}
 	r.note(client, c, a, begin, end)
-	if c.What == "approve" || c.What == "reject" {
+	if c.What == "approve" || c.What == "reject" || a.Fresh {
 		r.read(client, c, a, begin, end)
 	}
 	return a
 }
 
-// read notes what a decision's answer shows as a look at the operation within the
-// same time: the answer is read after the decision was written, and others may
-// move the operation between.
+// read notes what the answer to a birth or to a decision shows as a look at the
+// operation within the same time. That much the contract leaves open: a commit may
+// wait for the outcome, or find what it has opened only later, and the card behind a
+// decision is read when the decision is written. Others may move the operation
+// between.
 func (r *recorder) read(client int, c call, a answer, begin, end int64) {
 	if a.Lost || a.Code != "" {
 		return
 	}
-	c.What = "get"
+	c.What, c.Operation = "get", a.Op.ID
 	r.note(client, c, answer{Op: a.Op}, begin, end)
 }
 
