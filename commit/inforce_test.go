@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/approvals/policy"
+	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
 	"countersign/tools/tooltest"
@@ -50,6 +51,20 @@ func TestInForce_LoadedElsewhere(t *testing.T) {
 	r.inForce()
 	r.work()
 	require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
+}
+
+// TestInForce_OpensNothingLoadedElsewhere: nor does it open anything by rules that
+// are not in force any more.
+func TestInForce_OpensNothingLoadedElsewhere(t *testing.T) {
+	hold := tooltest.FakeTool("hold_order")
+	r := newRig(t, hold)
+	p := r.preview(agent, "hold_order", args("ord_1"))
+	_, _, err := r.ledger.ChangeGuard(t.Context(), tenant, ledger.Change{What: "test"}, func(g *ledger.Guard) { g.Tools["hold_order"] = "sha256:newer" })
+	require.NoError(t, err)
+	_, err = r.commit(agent, "hold_order", p.Token)
+	requireCode(t, err, fault.ToolChanged)
+	require.Zero(t, r.count())
+	require.Empty(t, tooltest.FakeOf(hold).Requests())
 }
 
 // TestInForce_ApproverDisabledWhileEvaluated: once an operator's disabling is

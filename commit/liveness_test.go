@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"countersign/commit"
 	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
@@ -114,8 +115,10 @@ func TestLiveness_RequirementThatCannotBeRead(t *testing.T) {
 		op.State, op.Requirement.Outcome = ledger.Pending, "approve_twice"
 		return nil
 	}
-	op := r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation
+	p := r.preview(agent, "refund_payment", args("pay_1", "amount", 100))
+	res, err := r.commits.Commit(t.Context(), commit.Request{Agent: agent, Tool: "refund_payment", Token: p.Token}) // it waits for nothing
+	require.NoError(t, err)
 	r.work()
-	require.Equal(t, ledger.Expired, r.op(op.ID).State)
+	require.Equal(t, ledger.Expired, r.op(res.Operation.ID).State)
 	require.Empty(t, tooltest.FakeOf(tool).Requests())
 }

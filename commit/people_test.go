@@ -213,6 +213,9 @@ func TestApproval_WithdrawnBeforeDispatch(t *testing.T) {
 	r.work()
 	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
 	require.Equal(t, 2, r.op(op.ID).Round)
+	events, err := r.ledger.Events(ctx, tenant, op.ID)
+	require.NoError(t, err)
+	require.Equal(t, "withdrawn", events[len(events)-1].Reason.Code, "people read why they are asked again")
 	require.Empty(t, tooltest.FakeOf(tool).Requests())
 }
 

@@ -81,3 +81,20 @@ func TestStand_AgainOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ledger.Standing{Advice: ledger.AdviceOpen, Generation: 2, Asks: true}, s)
 }
+
+// TestConclude_UnsentIsBounded: what can't be sent is tried again a bounded number
+// of times, and then has failed (I21).
+func TestConclude_UnsentIsBounded(t *testing.T) {
+	r := newRig(t)
+	op := r.born(r.ask("k", nil))
+	for n := 1; n < ledger.MaxUnsent; n++ {
+		op = r.concluded(op, tools.Outcome{Verdict: tools.NotSent})
+		require.Equal(t, ledger.Pending, op.State)
+		next, err := r.Mark(r.ctx, op, ledger.MarkRequest{Epoch: r.epoch(), Timeout: time.Second})
+		require.NoError(t, err)
+		op = next
+	}
+	op = r.concluded(op, tools.Outcome{Verdict: tools.NotSent})
+	require.Equal(t, ledger.Failed, op.State)
+	require.Len(t, op.Attempts, ledger.MaxUnsent)
+}

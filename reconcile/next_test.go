@@ -255,3 +255,26 @@ func TestNext_EveryDoubtEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestNext_RetentionIsNoPromise: a tool for which a retention stands, and which does
+// not honour keys, is never sent the same again (I3).
+func TestNext_RetentionIsNoPromise(t *testing.T) {
+	s := spec(tools.NoLookup, day)
+	s.HonoursKey = false
+	require.Equal(t, reconcile.HandOver, reconcile.Next(doubt(true), nil, s, begin.Add(time.Minute), reconcile.Settings{}).Do)
+}
+
+// TestNext_AnswersAboutOlderAttempts: what was said before the newest attempt, or in
+// an earlier doubt, says nothing about this one.
+func TestNext_AnswersAboutOlderAttempts(t *testing.T) {
+	long := []time.Duration{10 * time.Minute, 11 * time.Minute, 12 * time.Minute}
+	for name, c := range map[string]struct {
+		op    ledger.Operation
+		asked []ledger.Evidence
+	}{
+		"before the newest attempt": {again(doubt(true)), said(1, tools.Absent, long...)},
+		"in an earlier doubt":       {doubt(true), said(1, tools.Absent, -3*time.Minute, -2*time.Minute, -time.Minute)},
+	} {
+		require.Equal(t, reconcile.Ask, reconcile.Next(c.op, c.asked, spec(tools.Strong, 0), begin.Add(time.Hour), reconcile.Settings{}).Do, name)
+	}
+}

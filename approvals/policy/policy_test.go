@@ -247,3 +247,15 @@ func TestYeses(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, people, "a yes of somebody who left the group no longer counts")
 }
+
+// TestStricter_WordThatNoRuleKnows: an outcome that this program does not know is
+// stricter than every other (I20).
+func TestStricter_WordThatNoRuleKnows(t *testing.T) {
+	unknown := ledger.Requirement{Outcome: "approve_twice"}
+	for _, word := range []string{"auto", "approve"} {
+		r := ledger.Requirement{Outcome: word, Groups: map[string]int{"any": 1}}
+		require.Equal(t, "approve_twice", policy.Stricter(r, unknown).Outcome)
+		require.Equal(t, "approve_twice", policy.Stricter(unknown, r).Outcome)
+		require.False(t, policy.AsStrict(r, unknown))
+	}
+}
