@@ -86,7 +86,7 @@ func (c *crowd) pursue(ctx context.Context, kind, id string) {
 	for try := 0; ctx.Err() == nil; try++ {
 		if try > 0 {
 			select {
-			case <-time.After(8 * time.Millisecond):
+			case <-time.After(12 * time.Millisecond):
 			case <-ctx.Done():
 				return
 			}
