@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tokens"
 )
@@ -122,7 +123,8 @@ func (s *Sealer) logged(ctx context.Context) {
 }
 
 // due reports that EveryEvents are there behind the newest checkpoint.
-func (s *Sealer) due(ctx context.Context) (bool, error) {
+func (s *Sealer) due(ctx context.Context) (many bool, err error) {
+	defer fault.Recovered(&err)
 	last, err := s.cfg.Store.LastCheckpoint(ctx)
 	if err != nil {
 		return false, err
@@ -134,10 +136,11 @@ func (s *Sealer) due(ctx context.Context) (bool, error) {
 // RunOnce seals everything that is there and anchors what is not anchored yet. It
 // gives the number of checkpoints that it made; the error is that of sealing. An
 // anchor that fails is logged, and told by Anchors.
-func (s *Sealer) RunOnce(ctx context.Context) (int, error) {
+func (s *Sealer) RunOnce(ctx context.Context) (n int, err error) {
 	s.once.Lock()
 	defer s.once.Unlock()
-	n, err := s.seal(ctx)
+	defer fault.Recovered(&err)
+	n, err = s.seal(ctx)
 	s.anchorAll(ctx)
 	return n, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"countersign/approvals/policy"
+	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
 )
@@ -140,7 +141,8 @@ func (e *Executor) batch() int { return 4 * e.cfg.Parallel }
 
 // RunOnce takes up what is pending now and says how many operations it looked
 // at. It returns when all were started; Drain waits for their ends.
-func (e *Executor) RunOnce(ctx context.Context) (int, error) {
+func (e *Executor) RunOnce(ctx context.Context) (looked int, err error) {
+	defer fault.Recovered(&err)
 	now := e.cfg.Ledger.Now()
 	due, err := e.cfg.Store.Due(ctx, ledger.DueQuery{
 		Kind: ledger.DueDispatch, Now: now, Limit: e.batch(), Owner: e.cfg.Owner, Until: now.Add(claimFor),

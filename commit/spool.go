@@ -214,6 +214,7 @@ func unsealed(file []byte) (text []byte, ok bool) {
 // error that names the store means that the rest waits for the next time; what
 // can't be used is set aside and said in the log.
 func (e *Executor) Replay(ctx context.Context) (told int, err error) {
+	defer fault.Recovered(&err)
 	if e.cfg.Spool == nil {
 		return 0, nil
 	}

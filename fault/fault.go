@@ -16,6 +16,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -61,6 +62,15 @@ func Wrap(cause error, code Code, format string, args ...any) *Error {
 	e := New(code, format, args...)
 	e.Cause = cause
 	return e
+}
+
+// Recovered turns a panic into an error, for the log, with where it happened: a step
+// of a background loop that breaks off must end neither the loop nor the process.
+// It is deferred, with the step's named error.
+func Recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = Wrap(fmt.Errorf("panic: %v\n%s", p, debug.Stack()), Internal, "Something broke off inside the gateway.")
+	}
 }
 
 // Error implements error: code, detail and cause, for logs.

@@ -65,7 +65,8 @@ func New(cfg Config) *Service {
 
 // Sweep deletes sessions and set-up links whose time is over. They are dead
 // without it; it only frees their space. Meant for a background loop.
-func (s *Service) Sweep(ctx context.Context) error {
+func (s *Service) Sweep(ctx context.Context) (err error) {
+	defer fault.Recovered(&err)
 	return storeFault(s.cfg.Store.SweepIdentity(ctx, s.now()))
 }
 

@@ -356,6 +356,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // RunOnce sweeps once.
-func (s *Service) RunOnce(ctx context.Context) error {
+func (s *Service) RunOnce(ctx context.Context) (err error) {
+	defer fault.Recovered(&err)
 	return s.cfg.Store.SweepPreviews(ctx, s.cfg.Ledger.Now().Add(-s.cfg.Keep))
 }

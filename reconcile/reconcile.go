@@ -72,6 +72,7 @@ const batch = 100
 // RunOnce sweeps until nothing is due and says how many operations it moved, and
 // which could not be moved.
 func (s *Sweeper) RunOnce(ctx context.Context) (moved int, failed error) {
+	defer fault.Recovered(&failed)
 	for _, kind := range []ledger.DueKind{ledger.DueLease, ledger.DueExpiry} {
 		for {
 			now := s.cfg.Ledger.Now()
@@ -97,8 +98,8 @@ func (s *Sweeper) RunOnce(ctx context.Context) (moved int, failed error) {
 }
 
 // move moves one overdue operation; somebody who was first is no error.
-func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Operation) (bool, error) {
-	var err error
+func (s *Sweeper) move(ctx context.Context, kind ledger.DueKind, op ledger.Operation) (did bool, err error) {
+	defer fault.Recovered(&err)
 	switch kind {
 	case ledger.DueLease:
 		_, err = s.cfg.Ledger.LoseLease(ctx, op.Tenant, op.ID)

@@ -127,8 +127,8 @@ const doubtClaim = time.Minute
 // that one that answers slowly holds up nobody else. It claims no more than there
 // is room for: after an outage there may be thousands of one tool, and to claim and
 // put off all of them again and again would be all that the store does.
-func (r *Reconciler) take(ctx context.Context) (int, error) {
-	looked := 0
+func (r *Reconciler) take(ctx context.Context) (looked int, err error) {
+	defer fault.Recovered(&err)
 	for {
 		now := r.cfg.Ledger.Now()
 		due, err := r.cfg.Store.Due(ctx, ledger.DueQuery{
