@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,12 @@ import (
 // shopRig is a rig over the tools of Acme shop and a real shop behind them.
 func shopRig(t *testing.T) (*rig, *shop.Shop) {
 	t.Helper()
+	return shopRigOver(t, func(url string) string { return url })
+}
+
+// shopRigOver is shopRig with something between the gateway and the shop.
+func shopRigOver(t *testing.T, between func(url string) string) (*rig, *shop.Shop) {
+	t.Helper()
 	s, err := shop.Open(shop.Config{Dir: t.TempDir(), Key: "shop-key-1234", ReadKey: "shop-read-1234"})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,13 +36,14 @@ func shopRig(t *testing.T) (*rig, *shop.Shop) {
 		require.NoError(t, s.Close())
 		require.NoError(t, <-served)
 	})
-	allowed, err := httptool.ParseAllowed(ln.Addr().String())
+	url := between("http://" + ln.Addr().String())
+	allowed, err := httptool.ParseAllowed(strings.TrimPrefix(url, "http://"))
 	require.NoError(t, err)
 	secret := func(text string) *httptool.Credential {
 		return &httptool.Credential{Bearer: func() (string, error) { return text, nil }}
 	}
 	client, err := httptool.Open(httptool.Upstream{
-		Name: "shop", URL: "http://" + ln.Addr().String(), Allow: []httptool.Allowed{allowed},
+		Name: "shop", URL: url, Allow: []httptool.Allowed{allowed},
 		Auth: secret("shop-key-1234"), ReadAuth: secret("shop-read-1234"),
 	})
 	require.NoError(t, err)
