@@ -26,7 +26,9 @@ What was done after the backup is missing in it, and would be done again. So:
   - what waited, was pending or ran becomes unknown, on the people's list; its key
     stays taken. What had ended stays as it is;
   - a checkpoint covers that, and the anchors get it with a signed statement, so that
-    the next start accepts the ledger and every audit tells of the restore.
+    the next start accepts the ledger and every audit tells of the restore;
+  - where the ledger's time is ahead of this machine's clock, it begins anew, and what
+    was unknown already waits for people too: nothing that hangs on a time goes on.
 
 If it breaks off, run it again.`,
 		Example: "  countersign recover --restored --reason \"disk of the old machine died\"",
@@ -75,6 +77,9 @@ func (p *program) recover(cmd *cobra.Command, reason string) error {
 	did, err := audit.Recover(ctx, audit.RecoverConfig{
 		Ledger: g.ledger, Store: g.db, Keys: g.keys, Sealer: g.sealer, Tenants: cfg.Tenants, Reason: reason,
 	})
+	if err == nil {
+		err = g.beginTimeAnew(ctx, p.now())
+	}
 	if did.Head.N > 0 {
 		out := recovered{Recovering: did, Doubted: []string{}, Anchors: map[string]string{}}
 		for _, op := range did.Doubted {

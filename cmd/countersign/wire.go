@@ -104,6 +104,11 @@ func openGateway(ctx context.Context, cfg Config, env environment) (*gateway, er
 		return nil, err
 	}
 	g.db = db
+	if err := g.holdAgainstClock(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	// One time for everything in here, which never goes back.
+	g.env.now = db.Now
 	if err := g.wire(ctx, data); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

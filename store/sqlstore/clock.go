@@ -22,6 +22,16 @@ func (db *DB) Now() time.Time { return db.now() }
 // new.
 func (db *DB) Written() time.Time { return db.written }
 
+// ResetClock makes the file know an earlier time, which a recovery may when nothing
+// in it hangs on its time any more. It holds from the next Open on; this DB writes no
+// time any more.
+func (db *DB) ResetClock(ctx context.Context, now time.Time) error {
+	return db.write(ctx, func(t *tx) error {
+		t.w.stamped = time.Unix(1<<40, 0)
+		return putClock(t, now)
+	})
+}
+
 // startClock begins behind what the file knows to be over.
 func (db *DB) startClock(ctx context.Context, now func() time.Time) error {
 	n, err := one(db.reader(ctx), column[int64], `SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'clock'`)
@@ -42,11 +52,15 @@ func (w *writer) stamp() error {
 	if now.Sub(w.stamped) < stampEvery {
 		return nil
 	}
-	t := &tx{w: w}
-	if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('clock', CAST($1 AS TEXT))
-		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, nanos(now)); err != nil {
+	if err := putClock(&tx{w: w}, now); err != nil {
 		return err
 	}
 	w.stamped = now // early if the commit fails: the next second writes it again
 	return nil
+}
+
+func putClock(t *tx, now time.Time) error {
+	_, err := t.exec(`INSERT INTO settings (name, value) VALUES ('clock', CAST($1 AS TEXT))
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, nanos(now))
+	return err
 }
