@@ -22,6 +22,16 @@ var (
 	lanes   = flag.Int("chaos.lanes", runtime.GOMAXPROCS(0), "how many gateways are killed at once, each with its own ledger")
 )
 
+// TestMain lets all tests run side by side, however few the cores: nearly all of
+// their time they wait, for leases and for what may still arrive to be overdue.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
