@@ -126,12 +126,19 @@ func besides(list []ledger.Move) ([]moved, error) {
 	return out, nil
 }
 
-// moveBeside moves another operation in a write, if it has the version that it was
-// evaluated in. One that is lost undoes all of the write.
+// moveBeside moves another operation in a write. One that is lost undoes all of
+// the write.
 func moveBeside(t *tx, writeID string, b ledger.Move, m moved) error {
-	row, _, err := rowOf(t, b.Operation.Tenant, b.Operation.ID)
+	row, version, err := rowOf(t, b.Operation.Tenant, b.Operation.ID)
 	if err != nil {
 		return err
+	}
+	if version != b.Expect { // also where this very write has moved it already
+		op, err := one(t, document[ledger.Operation], `SELECT doc FROM operations WHERE n = $1`, row)
+		if err != nil {
+			return err
+		}
+		return &ledger.Lost{Current: op}
 	}
 	return putRow(t, row, b.Operation, b.Expect, writeID, m)
 }
