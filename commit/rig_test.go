@@ -47,6 +47,10 @@ type rig struct {
 	// endReconciling stops the reconciler and waits for it.
 	endReconciling func()
 
+	// steady: at the next start everything goes by the store's clock, as in the
+	// program.
+	steady bool
+
 	// between, when set, stands between the ledger and its store at the next
 	// start.
 	between func(ledger.Store) ledger.Store
@@ -146,17 +150,21 @@ func (r *rig) start() {
 	var err error
 	r.db, err = sqlstore.Open(ctx, sqlstore.Options{Path: filepath.Join(r.dir, "ledger.db"), Now: r.clock.Now})
 	require.NoError(t, err)
+	now := r.clock.Now
+	if r.steady {
+		now = r.db.Now
+	}
 	store := ledger.Store(r.db)
 	if r.between != nil {
 		store = r.between(store)
 	}
-	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: store, Now: r.clock.Now})
+	r.ledger, err = ledger.Open(ctx, ledger.Config{Store: store, Now: now})
 	require.NoError(t, err)
-	r.keys, err = tokens.LoadOrCreate(filepath.Join(r.dir, "keys.json"), r.clock.Now(), tokens.KeyOptions{})
+	r.keys, err = tokens.LoadOrCreate(filepath.Join(r.dir, "keys.json"), now(), tokens.KeyOptions{})
 	require.NoError(t, err)
-	r.signer, err = tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: r.clock.Now})
+	r.signer, err = tokens.New(tokens.Config{Issuer: r.ledger.ID(), Keys: r.keys, Now: now})
 	require.NoError(t, err)
-	spool, err := commit.OpenSpool(r.spoolDir(), r.clock.Now)
+	spool, err := commit.OpenSpool(r.spoolDir(), now)
 	require.NoError(t, err)
 	r.executor = commit.NewExecutor(commit.ExecutorConfig{
 		Ledger: r.ledger, Store: r.db, Registry: r.registry, Person: r.person, Owner: "test", Spool: spool, Logger: r.log,

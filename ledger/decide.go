@@ -12,14 +12,23 @@ import (
 // may use them, and when a quorum is full, is decided in approvals.
 
 // Approve records a yes on op as the caller evaluated it; full moves it to
-// pending in the same write. *Lost asks the caller to evaluate again.
+// pending in the same write. *Lost asks the caller to evaluate again. By the
+// store's clock the round must not be over, whatever the caller's says (I19).
 func (l *Ledger) Approve(ctx context.Context, op Operation, d Decision, full bool) (Operation, error) {
 	next := op
 	if full {
 		next.State = Pending
 		next.ApprovedAt = d.At
 	}
-	return l.decided(ctx, op, next, d, Event{Verb: VerbApprove})
+	t := Transition{Operation: next, Event: Event{Verb: VerbApprove}}
+	if !op.ExpiresAt.IsZero() {
+		t.NotAfter = op.ExpiresAt.Add(-1)
+	}
+	next, err := l.decided(ctx, op, t, d)
+	if errors.Is(err, ErrMoved) {
+		return op, withOperation(fault.New(fault.InvalidState, "The time to decide is over."), op)
+	}
+	return next, err
 }
 
 // Reject records a no, which ends the operation.
@@ -27,7 +36,7 @@ func (l *Ledger) Reject(ctx context.Context, op Operation, d Decision) (Operatio
 	next := op
 	next.State = Rejected
 	next.Reason = &Reason{Code: "rejected", Text: d.Reason}
-	return l.decided(ctx, op, next, d, Event{Verb: VerbReject, Reason: next.Reason})
+	return l.decided(ctx, op, Transition{Operation: next, Event: Event{Verb: VerbReject, Reason: next.Reason}}, d)
 }
 
 // Withdraw records that a person took their own yes back. A pending operation
@@ -37,13 +46,14 @@ func (l *Ledger) Withdraw(ctx context.Context, op Operation, d Decision) (Operat
 	if op.State == Pending {
 		next.Withdrawn = true
 	}
-	return l.decided(ctx, op, next, d, Event{Verb: VerbWithdraw})
+	return l.decided(ctx, op, Transition{Operation: next, Event: Event{Verb: VerbWithdraw}}, d)
 }
 
-func (l *Ledger) decided(ctx context.Context, op, next Operation, d Decision, ev Event) (Operation, error) {
-	ev.Actor = Actor{Kind: "operator", ID: d.Person, Name: d.Name}
-	ev.Digest = d.Digest
-	next, err := l.step(ctx, op, Transition{Operation: next, Event: ev, Decision: &d})
+func (l *Ledger) decided(ctx context.Context, op Operation, t Transition, d Decision) (Operation, error) {
+	t.Event.Actor = Actor{Kind: "operator", ID: d.Person, Name: d.Name}
+	t.Event.Digest = d.Digest
+	t.Decision = &d
+	next, err := l.step(ctx, op, t)
 	var refused *Refused
 	if errors.As(err, &refused) && refused.Why == AlreadyDecided {
 		return op, withOperation(fault.New(fault.AlreadyDecided, "You have already decided on this round."), op)
