@@ -143,7 +143,7 @@ func (c *client) one(s *subject, k *known) {
 		c.about(in, k, func(in call) { c.decide(g, in) })
 	case n < 84:
 		c.about(in, k, func(in call) { c.cancel(g, in) })
-	case n < 86:
+	case n < 87:
 		c.freeze(g, in)
 	case n < 94:
 		c.unfreeze(g, in)
@@ -261,7 +261,7 @@ func (c *client) look(s *subject, in call) {
 func (c *client) decide(g *gateway, in call) {
 	in.What, in.Person = "approve", c.rng.IntN(len(c.people))
 	body := map[string]any{}
-	if c.rng.IntN(8) == 0 {
+	if c.rng.IntN(6) == 0 {
 		in.What, body["reason"] = "reject", "not now"
 	}
 	who := c.people[in.Person]
@@ -306,7 +306,7 @@ func (c *client) freeze(g *gateway, in call) {
 
 func (c *client) unfreeze(g *gateway, in call) {
 	in.What = "unfreeze"
-	body := map[string]any{"scope": map[string]any{"tool": in.Tool}, "reason": "looked at it", "override": c.rng.IntN(3) > 0}
+	body := map[string]any{"scope": map[string]any{"tool": in.Tool}, "reason": "looked at it", "override": c.rng.IntN(2) == 0}
 	c.do(c.n, in, func() answer {
 		r := c.send(g, c.somebody(), http.MethodPost, "/v1/freezes/lift", body, &struct{}{})
 		return c.answered(in, r, func() answer { return answer{} })

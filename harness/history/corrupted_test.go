@@ -141,6 +141,9 @@ func (e entry) set() bool { e.Output = e.a; return true }
 // TestHistory_CorruptedIsFound: a history of the gateway itself in which one single
 // answer is changed is found illegal, whatever kind of change it is.
 func TestHistory_CorruptedIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes several histories")
+	}
 	done := map[string]int{}
 	for seed := uint64(1); seed <= 40 && (seed <= 3 || len(done) < len(corruptions)); seed++ {
 		w, r := record(t, seed, nil)
@@ -276,6 +279,9 @@ func (d denying) Open(ctx context.Context, o ledger.Opening) error {
 // TestHistory_PlantedIsFound: a gateway over a store that does one thing wrong gives
 // an illegal history soon.
 func TestHistory_PlantedIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes several histories")
+	}
 	for name, spoil := range map[string]func(ledger.Store) ledger.Store{
 		"reads from before":                func(s ledger.Store) ledger.Store { return &stale{Store: s, read: map[string]ledger.Operation{}} },
 		"decisions that are not written":   func(s ledger.Store) ledger.Store { return &forgetful{Store: s} },

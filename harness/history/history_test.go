@@ -23,7 +23,7 @@ import (
 
 var (
 	histories = flag.Uint64("history.n", number("HISTORIES", 50), "how many histories are made and checked (also HISTORIES)")
-	from      = flag.Uint64("history.from", number("HISTORY_FROM", 1), "the seed of the first; each next one has the next (also HISTORY_FROM)")
+	from      = flag.Uint64("history.from", number("HISTORIES_FROM", 1), "the seed of the first; each next one has the next (also HISTORIES_FROM)")
 )
 
 func number(variable string, otherwise uint64) uint64 {
@@ -59,7 +59,9 @@ func record(t testing.TB, seed uint64, spoil func(ledger.Store) ledger.Store) (*
 		wg.Go(func() { each(n).run(callsOfAHistory / clients) })
 	}
 	wg.Wait()
-	w.settle()
+	if err := w.settle(); spoil == nil {
+		require.NoError(t, err, "seed %d", seed)
+	}
 	last := each(clients)
 	last.calm = true
 	for i, s := range w.subjects {
@@ -166,6 +168,8 @@ var sometimes = []string{
 	"approve done", "approve invalid_state", "approve already_decided", "reject done", "cancel done", "cancel invalid_state",
 	"resolve happened", "resolve did not happen", "resolve invalid_state", "freeze done", "unfreeze done", "unfreeze unknowns_open", "unfreeze freeze_not_found",
 	"outside an effect", "outside nothing",
+	"at once: two commits of one generation", "at once: a commit and a freeze", "at once: a commit and an unfreeze",
+	"at once: a yes and a yes", "at once: a yes and a no", "at once: a yes and a cancel",
 	"verb dispatch", "verb release", "verb lose_lease", "verb resolve", "verb retry", "verb hand_over", "verb finish",
 	"later generation", "fault commits that failed", "fault answers lost, not written", "fault answers lost, written", "fault reads that failed",
 	"fault clients that hung up", "fault connections that broke", "fault gateways restarted",
@@ -208,6 +212,13 @@ func count(history []porcupine.Operation, seen map[string]int) {
 		}
 		seen[c.What+" "+how]++
 	}
+	for i, op := range history {
+		for _, other := range history[i+1:] {
+			if op.Call < other.Return && other.Call < op.Return && op.ClientId != other.ClientId {
+				atOnce(op.Input.(call), other.Input.(call), seen)
+			}
+		}
+	}
 	for _, op := range history {
 		c, a := op.Input.(call), op.Output.(answer)
 		b := birth{c.Tool, c.Order, a.Op.Generation}
@@ -215,6 +226,25 @@ func count(history []porcupine.Operation, seen map[string]int) {
 			seen["commit lost, opened all the same"]++
 			delete(lost, b)
 		}
+	}
+}
+
+// atOnce counts what is interesting of two calls that overlap.
+func atOnce(a, b call, seen map[string]int) {
+	if a.What > b.What {
+		a, b = b, a
+	}
+	switch {
+	case a.Tool != b.Tool:
+	case a.What == "commit" && b.What == "commit" && a.Order == b.Order && a.Generation == b.Generation:
+		seen["at once: two commits of one generation"]++
+	case a.What == "commit" && b.What == "freeze":
+		seen["at once: a commit and a freeze"]++
+	case a.What == "commit" && b.What == "unfreeze":
+		seen["at once: a commit and an unfreeze"]++
+	case a.Operation == "" || a.Operation != b.Operation:
+	case a.What == "approve" && (b.What == "approve" || b.What == "cancel" || b.What == "reject"):
+		seen["at once: a yes and "+map[string]string{"approve": "a yes", "cancel": "a cancel", "reject": "a no"}[b.What]]++
 	}
 }
 

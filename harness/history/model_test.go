@@ -348,10 +348,10 @@ func (c call) says() ledger.State {
 // or has ended without, and one at most of anything else.
 func (k key) outside(c call, effects string) []key {
 	var after []key
-	if effects == "" && (strings.Contains(k.Void, " "+c.Operation+" ") || strings.Contains(k.Void, "  ")) {
-		after = append(after, k) // an older one
+	if effects == "" && k.was(c.Operation) {
+		after = append(after, k)
 	}
-	if k.Generation == 0 || !k.is(c.Operation) || strings.Contains(effects, " ") {
+	if !k.is(c.Operation) || strings.Contains(effects, " ") {
 		return after
 	}
 	k.ID = c.Operation
@@ -401,5 +401,12 @@ func (k key) mayHave(c call) []key {
 	return nil
 }
 
-// is reports that the newest operation can be the one of that id.
-func (k key) is(id string) bool { return k.ID == id || k.ID == "" }
+// is reports that the newest operation can be the one of that id, was that an older
+// one can. Nobody may have seen the id of what a lost call opened.
+func (k key) is(id string) bool {
+	return k.Generation > 0 && (k.ID == id || k.ID == "" && !strings.Contains(k.Void, " "+id+" "))
+}
+
+func (k key) was(id string) bool {
+	return strings.Contains(k.Void, " "+id+" ") || k.ID != id && strings.Contains(k.Void, "  ")
+}

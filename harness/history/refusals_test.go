@@ -31,10 +31,13 @@ func (k key) refuses(c call, code fault.Code) bool {
 	case fault.RejectedBefore:
 		return strings.Contains(k.No, ask(c.Agent, c.Args))
 	case fault.AlreadyDecided:
-		return k.ID != c.Operation || k.Said&(1<<c.Person) != 0
+		return k.was(c.Operation) || k.is(c.Operation) && k.Said&(1<<c.Person) != 0
 	case fault.InvalidState:
+		if k.was(c.Operation) {
+			return true // it has ended
+		}
 		if !k.is(c.Operation) {
-			return true // an older one, which has ended
+			return false
 		}
 		switch c.What {
 		case "approve", "reject":

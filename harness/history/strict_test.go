@@ -151,7 +151,16 @@ func TestModel_Lost(t *testing.T) {
 		"it never happens":  {{of("commit"), lost}, {of("find"), answer{}}, {of("commit"), first(ledger.Running)}},
 		"a freeze, perhaps": {{of("freeze"), lost}, {of("commit"), refusal(fault.ToolFrozen)}},
 		"a freeze, or not":  {{of("freeze"), lost}, {of("commit"), first(ledger.Running)}},
-		"a late no":         {{of("commit", quorum(1)), first(ledger.AwaitingApproval)}, {of("reject", quorum(1)), lost}, {of("get"), shows(ledger.AwaitingApproval)}, {of("get"), shows(ledger.Rejected)}},
+		"an older one has ended, whatever was opened since": {
+			{of("commit", quorum(1)), first(ledger.AwaitingApproval)},
+			{of("cancel"), shows(ledger.Cancelled)},
+			{of("commit", quorum(1), generation(2), args(1)), lost},
+			{of("preview"), refusal(fault.IdempotencyKeyReused)},
+			{of("approve", quorum(1)), refusal(fault.InvalidState)},
+			{of("outside"), effects("")},
+			{of("find"), answer{Op: shown(2, ledger.AwaitingApproval)}},
+		},
+		"a late no": {{of("commit", quorum(1)), first(ledger.AwaitingApproval)}, {of("reject", quorum(1)), lost}, {of("get"), shows(ledger.AwaitingApproval)}, {of("get"), shows(ledger.Rejected)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(model(), sequence(lines), patience), told(sequence(lines)))
