@@ -39,11 +39,11 @@ var bugsReconcile = []bug{
 		edit: edit{"reconcile/next.go", `case len(asked) >= s.Asks:`, ``},
 	},
 	{
-		Name: "answers_about_older_attempts", Rule: "an answer says nothing of an attempt made after it", By: room("reconcile", "^TestNext"),
+		Name: "answers_about_older_attempts", Rule: "an answer says nothing of an attempt made after it", By: room("reconcile", "^TestNext_Answers"),
 		edit: edit{"reconcile/next.go", `e.Covers == len(op.Attempts) && !e.At.Before(op.UnknownSince)`, `(e.Covers == len(op.Attempts) && !e.At.Before(op.UnknownSince) || fault.Planted("answers_about_older_attempts"))`},
 	},
 	{
-		Name: "retry_without_keys", Rule: "I3: what honours no key is never sent again", By: room("reconcile", "^TestNext"),
+		Name: "retry_without_keys", Rule: "I3: what honours no key is never sent again", By: room("reconcile", "^TestNext_Retention"),
 		edit: edit{"reconcile/next.go", `spec.HonoursKey && spec.KeyRetention > 0`, `(spec.HonoursKey || fault.Planted("retry_without_keys")) && spec.KeyRetention > 0`},
 	},
 	{
