@@ -246,8 +246,8 @@ var problems = map[fault.Code]problem{
 		"Wait, then send the same request again. Nothing was changed.",
 	},
 	fault.QuotaExhausted: {
-		429, "Too many open previews", NextActionRepeat, 60,
-		"Commit open previews or let them expire, then preview again.",
+		429, "This agent has too much open", NextActionRepeat, 60,
+		"Commit open previews or let them expire, or wait until people have decided; then preview again.",
 	},
 	fault.Internal: {
 		500, "Something went wrong inside the gateway", NextActionRepeat, 5,

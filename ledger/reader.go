@@ -48,6 +48,24 @@ func (r Reader) List(ctx context.Context, f Filter) (Page, error) {
 	return p, readFault(err)
 }
 
+// Waiting counts the operations of one agent that wait for people, no further than
+// to enough.
+func (r Reader) Waiting(ctx context.Context, tenant, agent string, enough int) (n int, err error) {
+	f := Filter{Tenant: tenant, Agent: agent, States: []State{AwaitingApproval}}
+	for n < enough {
+		f.Limit = min(enough-n, 200)
+		page, err := r.List(ctx, f)
+		if err != nil {
+			return n, err
+		}
+		n += len(page.Operations)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	return n, nil
+}
+
 // Head reads what stands under a key.
 func (r Reader) Head(ctx context.Context, tenant, tool, key string) (Head, error) {
 	h, err := r.store.Head(ctx, tenant, tool, key)

@@ -38,6 +38,9 @@ type Config struct {
 	Signer   *tokens.Signer
 	// Quota is how many unexpired previews one agent may hold; 0 means 1,000.
 	Quota int
+	// Waiting is how many operations of one agent may wait for people when one more
+	// is asked for; 0 means 1,000.
+	Waiting int
 	// Keep is how long expired previews are kept before they are swept; 0 means
 	// an hour.
 	Keep time.Duration
@@ -58,6 +61,9 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service {
 	if cfg.Quota == 0 {
 		cfg.Quota = 1000
+	}
+	if cfg.Waiting == 0 {
+		cfg.Waiting = 1000
 	}
 	if cfg.Keep == 0 {
 		cfg.Keep = time.Hour
@@ -189,6 +195,11 @@ func (s *Service) Preview(ctx context.Context, r Request) (Result, error) {
 	if req.Outcome == tools.OutcomeDeny {
 		return Result{}, fault.New(fault.PolicyDenied, "The policy denies this action: %s.", req.Rule)
 	}
+	if req.Asks() {
+		if err := s.peopleAreFree(ctx, agent.Tenant, agent.ID); err != nil {
+			return Result{}, err
+		}
+	}
 	p := ledger.Preview{
 		ID: ledger.NewID("prv_"), Tenant: agent.Tenant, Agent: agent.ID, Tool: t.Name, ToolVersion: t.Version,
 		Key: key, Generation: standing.Generation, AgainOf: r.AgainOf, ArgsDigest: argsDigest,
@@ -239,6 +250,19 @@ func (s *Service) quota(ctx context.Context, tenant, holder string) error {
 		return err
 	}
 	e := fault.New(fault.QuotaExhausted, "You hold %d open previews, as many as one may; commit some or let them expire.", n)
+	e.RetryAfter = time.Minute
+	return e
+}
+
+// peopleAreFree refuses to ask people for more while as much of one agent waits for
+// them as may (I22): what one agent floods them with must not bury what others ask.
+// Tokens that are out there can still open theirs, which Quota bounds.
+func (s *Service) peopleAreFree(ctx context.Context, tenant, agent string) error {
+	n, err := s.cfg.Ledger.Waiting(ctx, tenant, agent, s.cfg.Waiting)
+	if err != nil || n < s.cfg.Waiting {
+		return err
+	}
+	e := fault.New(fault.QuotaExhausted, "%d operations of yours wait for people, as many as may; wait until some are decided or have expired.", n)
 	e.RetryAfter = time.Minute
 	return e
 }

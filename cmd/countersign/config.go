@@ -145,6 +145,8 @@ type Limits struct {
 	AgentRequests int `yaml:"agent_requests"`
 	// OpenPreviews is how many unexpired previews one agent may hold.
 	OpenPreviews int `yaml:"open_previews"`
+	// WaitingApprovals is how many operations of one agent may wait for people.
+	WaitingApprovals int `yaml:"waiting_approvals"`
 	// Connections is how many may be open at once.
 	Connections int `yaml:"connections"`
 	// Parallel is how many approved operations are sent at once.
@@ -238,7 +240,7 @@ func defaultConfig() Config {
 	c.Log.Format, c.Log.Level = "auto", "info"
 	c.Tenants = []string{"default"}
 	c.Tokens.TTL, c.Tokens.Retention = Duration(5*time.Minute), Duration(90*24*time.Hour)
-	c.Limits = Limits{AgentRequests: 50, OpenPreviews: 1000, Connections: 4096, Parallel: 16}
+	c.Limits = Limits{AgentRequests: 50, OpenPreviews: 1000, WaitingApprovals: 1000, Connections: 4096, Parallel: 16}
 	c.Reconcile = Reconciling{
 		MaxBackoff: Duration(5 * time.Minute), Budget: Duration(24 * time.Hour), Repeats: 3, Retries: 1,
 		RetentionMargin: Duration(5 * time.Minute),

@@ -59,6 +59,7 @@ func (c Config) check() []configProblem {
 	}{
 		{"limits.agent_requests", c.Limits.AgentRequests, 1},
 		{"limits.open_previews", c.Limits.OpenPreviews, 1},
+		{"limits.waiting_approvals", c.Limits.WaitingApprovals, 1},
 		// One page needs several.
 		{"limits.connections", c.Limits.Connections, 10},
 		{"limits.parallel", c.Limits.Parallel, 1},

@@ -165,7 +165,7 @@ func (g *gateway) wire(ctx context.Context, data string) (err error) {
 	})
 	g.previews = preview.New(preview.Config{
 		Ledger: g.ledger, Store: g.db, Registry: g.registry, Signer: signer,
-		Quota: g.cfg.Limits.OpenPreviews, OnPreview: g.onPreview,
+		Quota: g.cfg.Limits.OpenPreviews, Waiting: g.cfg.Limits.WaitingApprovals, OnPreview: g.onPreview,
 	})
 	g.commits = commit.New(commit.Config{
 		Ledger: g.ledger, Registry: g.registry, Signer: signer, Executor: g.executor,
