@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"countersign/approvals/policy"
 	"countersign/fault"
@@ -121,7 +122,8 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 		_, err := e.cfg.Ledger.Adopt(ctx, op, *seen.Done)
 		return nil, err
 	}
-	if moved, err := e.people(ctx, op, plan, t, current); moved || err != nil {
+	moved, yesUntil, err := e.people(ctx, op, plan, t, current)
+	if moved || err != nil {
 		return nil, err
 	}
 	switch {
@@ -132,7 +134,7 @@ func (e *Executor) prepare(ctx context.Context, op ledger.Operation) (*ready, er
 			Code: "drift", Text: "What the plan was read from has changed: " + fields(seen.Drift) + ".",
 		})
 	}
-	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, Timeout: t.Timeout}}, nil
+	return &ready{tool: t, plan: plan, mark: ledger.MarkRequest{Epoch: guard.Epoch, GuardsReadAt: seen.ReadAt, YesUntil: yesUntil, Timeout: t.Timeout}}, nil
 }
 
 // askerGone expires an undo that an operator asked for whose account is disabled:
@@ -164,46 +166,50 @@ var errNotInForce = errors.New("commit: the tool loaded here is not the version 
 
 // people checks that what people must say is still said: the policy in force
 // asks for no more, the yeses stand for exactly this plan, by people who still
-// may, and are young enough. Where not, the operation is revised.
-func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.Plan, t, current *tools.Tool) (moved bool, err error) {
+// may, and are young enough, and until when they are. Where not, the operation is
+// revised.
+func (e *Executor) people(ctx context.Context, op ledger.Operation, plan tools.Plan, t, current *tools.Tool) (moved bool, until time.Time, err error) {
 	inForce := policy.Evaluate(&current.Spec, plan)
 	if inForce.Outcome == tools.OutcomeDeny {
-		return true, e.expire(ctx, op, "policy_denied", "The policy now denies this action.")
+		return true, until, e.expire(ctx, op, "policy_denied", "The policy now denies this action.")
 	}
 	stricter := policy.Stricter(op.Requirement, inForce)
 	if !policy.AsStrict(op.Requirement, inForce) {
-		return true, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
+		return true, until, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
 			Code: "policy_stricter", Text: "The policy now asks for more people.",
 		})
 	}
 	switch {
 	case op.Requirement.Outcome == tools.OutcomeAuto:
-		return false, nil
+		return false, until, nil
 	case !op.Requirement.Asks(): // a word that this program does not know (I20)
-		return true, e.expire(ctx, op, "policy_denied", "What people must say about this action can't be read.")
+		return true, until, e.expire(ctx, op, "policy_denied", "What people must say about this action can't be read.")
 	}
 	if op.Withdrawn {
-		return true, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{Code: "withdrawn", Text: "A yes was taken back."})
+		return true, until, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{Code: "withdrawn", Text: "A yes was taken back."})
 	}
-	if age := e.cfg.Ledger.Now().Sub(op.ApprovedAt); stricter.MaxAge > 0 && age > stricter.MaxAge {
-		return true, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
+	if stricter.MaxAge > 0 {
+		until = op.ApprovedAt.Add(stricter.MaxAge)
+	}
+	if !until.IsZero() && e.cfg.Ledger.Now().After(until) {
+		return true, until, e.revise(ctx, op, plan, t, current, stricter, ledger.Reason{
 			Code: "approval_old", Text: fmt.Sprintf("The approval was older than %s when it could be sent.", stricter.MaxAge),
 		})
 	}
 	decisions, err := e.cfg.Ledger.Decisions(ctx, op.Tenant, op.ID)
 	if err != nil {
-		return false, err
+		return false, until, err
 	}
 	yes, err := policy.EligibleYeses(ctx, e.cfg.Person, op, decisions, policy.ShownDigest(op, plan))
 	if err != nil {
-		return false, err
+		return false, until, err
 	}
 	if !policy.Full(op.Requirement.Groups, yes) {
-		return true, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{
+		return true, until, e.revise(ctx, op, plan, t, current, op.Requirement, ledger.Reason{
 			Code: "approvers_changed", Text: "The people who approved may no longer do so, or approved something else.",
 		})
 	}
-	return false, nil
+	return false, until, nil
 }
 
 // revise asks people again with a plan read anew, or ends the operation where

@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -96,4 +97,45 @@ func TestRevise_AgeInForce(t *testing.T) {
 	r.work()
 	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
 	require.Empty(t, tooltest.FakeOf(tool).Requests())
+}
+
+// TestRevise_AgeAtTheMark: a gateway that sleeps between its last look at the yes
+// and the mark does not send on a yes that grew old meanwhile, also where no guard
+// bounds how old its look may be.
+func TestRevise_AgeAtTheMark(t *testing.T) {
+	tool := refund()
+	tool.ApprovalMaxAge = time.Minute
+	r := newRig(t, tool)
+	store := &sleepy{}
+	r.between = func(s ledger.Store) ledger.Store { store.Store = s; return store }
+	r.restart()
+	op := r.approve(carl, r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation)
+	r.clock.Add(50 * time.Second)
+	store.beforeMark = func() { r.clock.Add(20 * time.Second) }
+	r.work()
+	require.Empty(t, tooltest.FakeOf(tool).Requests())
+	got := r.op(op.ID)
+	require.Contains(t, []ledger.State{ledger.Pending, ledger.AwaitingApproval}, got.State)
+	r.clock.Add(time.Minute) // its claim is over
+	r.work()
+	got = r.op(op.ID)
+	require.Equal(t, ledger.AwaitingApproval, got.State)
+	require.Equal(t, 2, got.Round)
+	events, err := r.ledger.Events(context.Background(), got.Tenant, got.ID)
+	require.NoError(t, err)
+	require.Equal(t, "approval_old", events[len(events)-1].Reason.Code)
+}
+
+// sleepy is a store that is reached late, once, with a dispatch mark.
+type sleepy struct {
+	ledger.Store
+	beforeMark func()
+}
+
+func (s *sleepy) Apply(ctx context.Context, t ledger.Transition) error {
+	if s.beforeMark != nil && t.Event.Verb == ledger.VerbDispatch {
+		s.beforeMark()
+		s.beforeMark = nil
+	}
+	return s.Store.Apply(ctx, t)
 }

@@ -20,7 +20,10 @@ type MarkRequest struct {
 	Epoch int64
 	// GuardsReadAt is when the guards began to read; zero when there are none.
 	GuardsReadAt time.Time
-	Timeout      time.Duration
+	// YesUntil is how long the yeses that were counted are young enough; zero when
+	// nobody was asked, or they never grow old.
+	YesUntil time.Time
+	Timeout  time.Duration
 }
 
 // Mark makes the dispatch mark on a pending operation as the caller evaluated
@@ -44,11 +47,20 @@ func (l *Ledger) Mark(ctx context.Context, op Operation, r MarkRequest) (Operati
 	if !r.GuardsReadAt.IsZero() {
 		t.NotAfter = r.GuardsReadAt.Add(l.cfg.GuardMaxAge)
 	}
-	// The last moment before the round is over (I12).
-	if end := op.ExpiresAt.Add(-1); !op.ExpiresAt.IsZero() && (t.NotAfter.IsZero() || end.Before(t.NotAfter)) {
-		t.NotAfter = end
+	// A yes counts while it is young, and not after its round (I12).
+	t.NotAfter = sooner(t.NotAfter, r.YesUntil)
+	if !op.ExpiresAt.IsZero() {
+		t.NotAfter = sooner(t.NotAfter, op.ExpiresAt.Add(-1))
 	}
 	return l.step(ctx, op, t)
+}
+
+// sooner is the earlier of two moments, of which a zero one never comes.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // stillWanted refuses to send what something else did, or may have done, since

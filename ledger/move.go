@@ -193,9 +193,9 @@ func (l *Ledger) event(from State, next Operation, e Event) Event {
 	return e
 }
 
-// by names the evidence that moves an operation.
+// by names the evidence that moves an operation, unless another is named already.
 func (e Event) by(ev *Evidence) Event {
-	if ev != nil {
+	if ev != nil && e.Evidence == "" {
 		e.Evidence, e.EvidenceDigest = ev.ID, ev.Digest()
 	}
 	return e

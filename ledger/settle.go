@@ -44,6 +44,28 @@ func (p proofs) fold(op Operation) Operation {
 	return op
 }
 
+// behind gives the evidence that stands behind a verdict: the piece that came last,
+// more, if it proves something itself, else the newest of those that do. A lookup
+// that shows nothing yet may be what brings a rejection to light that was kept
+// before and could not be written into the row.
+func (p proofs) behind(verdict State, more Evidence) Evidence {
+	proves := func(e Evidence) bool {
+		if verdict == Succeeded {
+			return e.Verdict == tools.Succeeded && e.EffectID != ""
+		}
+		return e.Verdict == tools.NoEffect || e.Verdict == tools.NotSent
+	}
+	if proves(more) {
+		return more
+	}
+	for _, e := range slices.Backward(p) {
+		if proves(e) {
+			return e
+		}
+	}
+	return more
+}
+
 // second reports that the evidence names more than one effect.
 func (p proofs) second(op Operation) bool {
 	op = p.fold(op)
@@ -116,12 +138,13 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Ope
 		case cur.State == Unknown && verdict != Unknown:
 			next.State = verdict
 			next.OnList = false
-			next.Reason = reasonOf(verdict, ev)
-			t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: ev.By, Reason: next.Reason}}
+			proof := all.behind(verdict, ev)
+			next.Reason = reasonOf(verdict, proof)
+			t = Transition{Operation: next, Evidence: &ev, Event: Event{Verb: VerbResolve, Actor: proof.By, Reason: next.Reason}.by(&proof)}
 			t.Guard, err = l.freezeOf(ctx, cur, all)
 			return t, err
 		case contradictable(cur.State) && verdict == Succeeded:
-			return l.contradiction(ctx, next, ev)
+			return l.contradiction(ctx, next, ev, all.behind(verdict, ev))
 		}
 		stays = true
 		return Transition{}, ErrMoved
@@ -137,8 +160,9 @@ func (l *Ledger) settle(ctx context.Context, tenant string, ev Evidence) (op Ope
 func contradictable(s State) bool { return s.Void() || s == Pending || s == AwaitingApproval }
 
 // contradiction reopens an operation that has no effect by its state and whose
-// effect exists, and freezes the tool in the same write. Nothing may block it.
-func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence) (Transition, error) {
+// effect exists by proof, and freezes the tool in the same write, which keeps ev.
+// Nothing may block it.
+func (l *Ledger) contradiction(ctx context.Context, next Operation, ev, proof Evidence) (Transition, error) {
 	next.State = Unknown
 	next.OnList = true
 	next.Reason = &Reason{Code: "contradicted", Text: "Evidence of an effect arrived after it was proven that there was none."}
@@ -148,7 +172,7 @@ func (l *Ledger) contradiction(ctx context.Context, next Operation, ev Evidence)
 	}
 	return Transition{
 		Operation: next, Guard: l.autoFreeze(g, next.Tool, next.Reason.Text), Evidence: &ev,
-		Event: Event{Verb: VerbContradict, Actor: ev.By, Reason: next.Reason},
+		Event: Event{Verb: VerbContradict, Actor: proof.By, Reason: next.Reason}.by(&proof),
 	}, nil
 }
 

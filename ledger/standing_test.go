@@ -147,6 +147,49 @@ func TestFinding_BehindAPersonsFreeze(t *testing.T) {
 	}
 }
 
+// TestResolve_NamesWhatProves: a rejection was kept and its move could not be
+// written. A lookup that proves nothing brings the move about; what is named is
+// the rejection.
+func TestResolve_NamesWhatProves(t *testing.T) {
+	for name, want := range map[string]struct {
+		outcome tools.Verdict
+		effect  string
+		state   ledger.State
+		reason  string
+	}{
+		"a rejection": {tools.NoEffect, "", ledger.Failed, "refused_upstream"},
+		"an effect":   {tools.Succeeded, "e_1", ledger.Succeeded, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			op := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.Unknown})
+			said := ledger.Evidence{
+				ID: "evd_said", Operation: op.ID, Attempt: 1, Kind: "response", Verdict: want.outcome, EffectID: want.effect,
+				By: ledger.Gateway("executor"), At: r.Now(),
+			}
+			require.NoError(t, r.store.AddEvidence(r.ctx, tenant, said))
+			asked := ledger.Evidence{
+				ID: "evd_asked", Operation: op.ID, Covers: 1, Kind: "lookup", Verdict: tools.Unknown, Answer: tools.NotVisibleYet,
+				By: ledger.Reconciler, At: r.Now(),
+			}
+			got, err := r.AddEvidence(r.ctx, tenant, asked)
+			require.NoError(t, err)
+			require.Equal(t, want.state, got.State)
+			last := r.last(op)
+			require.Equal(t, ledger.VerbResolve, last.Verb)
+			require.Equal(t, said.ID, last.Evidence)
+			require.Equal(t, said.Digest(), last.EvidenceDigest)
+			require.Equal(t, said.By, last.Actor)
+			if want.reason != "" {
+				require.Equal(t, want.reason, got.Reason.Code)
+			}
+			all, err := r.Evidence(r.ctx, tenant, op.ID)
+			require.NoError(t, err)
+			require.Equal(t, asked.ID, all[len(all)-1].ID, "what brought it about is kept")
+		})
+	}
+}
+
 // frozenBy freezes hold_order at all.
 func (r *rig) frozenBy(who ledger.Actor) {
 	r.t.Helper()
