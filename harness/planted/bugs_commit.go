@@ -139,9 +139,7 @@ var bugsCommit = []bug{
 	},
 	{
 		Name: "requirement_that_cant_be_read", Rule: "I20: a requirement that can't be read sends nothing", By: room("commit", "^TestLiveness_"),
-		edit: edit{"commit/dispatch.go", `case !op.Requirement.Asks():`, `case !op.Requirement.Asks() && fault.Planted("requirement_that_cant_be_read"):
-		return false, nil
-	case !op.Requirement.Asks():`},
+		edit: edit{"commit/dispatch.go", `case op.Requirement.Outcome == tools.OutcomeAuto:`, `case op.Requirement.Outcome == tools.OutcomeAuto || !op.Requirement.Asks() && fault.Planted("requirement_that_cant_be_read"):`},
 	},
 	{
 		Name: "withdrawn_yes_counts", Rule: "a yes that was taken back is asked for again", By: room("commit", "^TestApproval_Withdrawn"),
@@ -149,7 +147,8 @@ var bugsCommit = []bug{
 	},
 	{
 		Name: "old_yes_sent", Rule: "a yes that is too old is asked for again", By: simulator,
-		edit: edit{"commit/dispatch.go", `stricter.MaxAge > 0 && age > stricter.MaxAge {`, `stricter.MaxAge > 0 && age > stricter.MaxAge && !fault.Planted("old_yes_sent") {`},
+		edit: edit{"commit/dispatch.go", `if !until.IsZero() && e.cfg.Ledger.Now().After(until) {`, ``},
+		More: []edit{{"ledger/dispatch.go", `t.NotAfter = sooner(t.NotAfter, r.YesUntil)`, `t.NotAfter = sooner(t.NotAfter, map[bool]time.Time{false: r.YesUntil}[fault.Planted("old_yes_sent")])`}},
 	},
 	{
 		Name: "quorum_not_counted_at_dispatch", Rule: "row 31: the quorum is counted again before the mark", By: simulator, First: 139,

@@ -59,8 +59,8 @@ var bugsLedger = []bug{
 		edit: edit{"ledger/dispatch.go", `if !r.GuardsReadAt.IsZero() {`, ``},
 	},
 	{
-		Name: "round_over_at_the_mark", Rule: "I12: nothing is dispatched after its round is over", By: simulator,
-		edit: edit{"ledger/dispatch.go", `if end := op.ExpiresAt.Add(-1); !op.ExpiresAt.IsZero()`, `if end := op.ExpiresAt.Add(-1); !fault.Planted("round_over_at_the_mark") && !op.ExpiresAt.IsZero()`},
+		Name: "round_over_at_the_mark", Rule: "I12: nothing is dispatched after its round is over", By: simulator, First: 2443,
+		edit: edit{"ledger/dispatch.go", "if !op.ExpiresAt.IsZero() {\n\t\tt.NotAfter = sooner(", ``},
 	},
 	{
 		Name: "sent_after_a_yes_was_taken_back", Rule: "I12: a yes that was taken back sends nothing", By: room("ledger", "^TestMark_"),
@@ -130,6 +130,10 @@ var bugsLedger = []bug{
 	{
 		Name: "restored_without_an_attempt", Rule: "what was restored from a backup may have been sent", By: room("ledger", "^TestRe"),
 		edit: edit{"ledger/dispatch.go", `next.Attempts[len(next.Attempts)-1].Presumed = true`, `next.Attempts[len(next.Attempts)-1].Presumed = !fault.Planted("restored_without_an_attempt")`},
+	},
+	{
+		Name: "yes_late_by_the_stores_clock", Rule: "I19: a yes counts while the round lasts by the store's clock", By: room("commit", "^TestMatrix_Row2[45]"),
+		edit: edit{"ledger/decide.go", "if !op.ExpiresAt.IsZero() {\n\t\tt.NotAfter", ``},
 	},
 	{
 		Name: "expires_a_renewed_round", Rule: "a round whose time was renewed is not over", By: room("commit", "^TestSweep_"),

@@ -86,8 +86,4 @@ var bugsReconcile = []bug{
 		Name: "asks_about_what_is_known", Rule: "only a doubt is asked about", By: room("commit", "^TestMeanwhile_"),
 		edit: edit{"reconcile/ask.go", `case op.State != ledger.Unknown:`, ``},
 	},
-	{
-		Name: "slow_tool_holds_up_all", Rule: "I22: a tool that answers slowly holds up nobody else", By: room("commit", "^TestReconcile_SlowTool"),
-		edit: edit{"reconcile/reconciler.go", `if r.busy[tool] >= r.cfg.EachTool {`, ``},
-	},
 }
