@@ -147,7 +147,7 @@ type Limits struct {
 	OpenPreviews int `yaml:"open_previews"`
 	// WaitingApprovals is how many operations of one agent may wait for people.
 	WaitingApprovals int `yaml:"waiting_approvals"`
-	// Connections is how many may be open at once.
+	// Connections is how many may be open at once at each door.
 	Connections int `yaml:"connections"`
 	// Parallel is how many approved operations are sent at once.
 	Parallel int `yaml:"parallel"`

@@ -124,7 +124,6 @@ func (g *gateway) serve(ctx context.Context, doors []door) error {
 	if err != nil {
 		return err
 	}
-	slots := make(chan struct{}, g.cfg.Limits.Connections)
 	var servers []*http.Server
 	var listeners []net.Listener
 	for _, d := range doors {
@@ -132,6 +131,8 @@ func (g *gateway) serve(ctx context.Context, doors []door) error {
 		if d.agentsOnly {
 			handler = agents
 		}
+		// Each door has its own: agents that take all of theirs keep no person out.
+		slots := make(chan struct{}, g.cfg.Limits.Connections)
 		ln, err := g.secured(&boundedListener{Listener: d.ln, slots: slots})
 		if err != nil {
 			return err
@@ -224,7 +225,7 @@ func (g *gateway) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c, err
 }
 
-// boundedListener bounds the connections that are open at once, over all doors.
+// boundedListener bounds the connections of one door that are open at once.
 type boundedListener struct {
 	net.Listener
 	slots chan struct{}

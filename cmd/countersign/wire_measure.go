@@ -11,6 +11,7 @@ import (
 
 	"countersign/api"
 	"countersign/commit"
+	"countersign/fault"
 	"countersign/ledger"
 	"countersign/measure"
 	"countersign/preview"
@@ -83,7 +84,14 @@ func (g *gateway) onCommit(r commit.Request, res commit.Result) {
 	}
 }
 
-func (g *gateway) onRefusal(_ commit.Request, err error) { g.metrics.Refused(err) }
+func (g *gateway) onRefusal(r commit.Request, err error) {
+	g.metrics.Refused(err)
+	// Whoever holds another's token got it where they should not have (I2).
+	if fault.Is(err, fault.TokenSubjectMismatch) {
+		g.log.Warn("security: a commit token was used by an agent that it was not given to",
+			"agent", r.Agent.ID, "tenant", r.Agent.Tenant, "tool", r.Tool, "request_id", r.RequestID)
+	}
+}
 
 // watch is who sees the API's requests.
 func (g *gateway) watch() api.Watch {
