@@ -183,6 +183,7 @@ const (
 	ProblemCodeRateLimited            ProblemCode = "rate_limited"
 	ProblemCodeRejectedBefore         ProblemCode = "rejected_before"
 	ProblemCodeRequestTimeout         ProblemCode = "request_timeout"
+	ProblemCodeRunCallChanged         ProblemCode = "run_call_changed"
 	ProblemCodeRunClosed              ProblemCode = "run_closed"
 	ProblemCodeRunLive                ProblemCode = "run_live"
 	ProblemCodeRunNeeded              ProblemCode = "run_needed"
@@ -1226,6 +1227,9 @@ type ReopenRequest struct {
 
 // ResolveRequest defines model for ResolveRequest.
 type ResolveRequest struct {
+	// Contradict The operation has ended, and the effect that was found says otherwise. Only with `happened`; freezes the tool.
+	Contradict bool `json:"contradict,omitempty,omitzero"`
+
 	// EffectID The outside system's own id of the effect, at most 255 bytes in UTF-8. Needed with `happened`, and only there.
 	EffectID string `json:"effect_id,omitempty,omitzero"`
 

@@ -230,6 +230,25 @@ func TestFlow_Unknown(t *testing.T) {
 	require.Equal(t, 1, r.shop.RequestCount())
 }
 
+// A person said that nothing happened, and finds the effect later.
+func TestFlow_FoundLater(t *testing.T) {
+	r := newRig(t)
+	id := r.doubt()
+	say := func(body string) call { return post("/v1/operations/"+id+"/resolve", "", body).as(r.ann) }
+	late := `{"outcome":"happened","effect_id":"letter_1","contradict":true,"reason":"The customer has it."}`
+	r.want(say(late), 409, "invalid_state") // there is no end to contradict
+	r.want(say(`{"outcome":"did_not_happen","reason":"Not in the log."}`), 200, "")
+	r.want(say(`{"outcome":"did_not_happen","contradict":true,"reason":"r"}`), 422, "decision_invalid")
+	r.want(say(`{"outcome":"happened","effect_id":"letter_1","reason":"r"}`), 409, "invalid_state")
+	r.want(post("/v1/operations/"+id+"/resolve", r.clerk, late), 403, "not_allowed")
+	o := r.want(say(late), 200, "")
+	require.Equal(t, "succeeded", o.str("state"))
+	require.Equal(t, "letter_1", o.str("effect_id"))
+	stands := asList(r.want(get("/v1/freezes", "").as(r.ann), 200, "").doc["freezes"])
+	require.Len(t, stands, 1)
+	require.Equal(t, map[string]any{"tool": "send_letter"}, stands[0].(map[string]any)["scope"])
+}
+
 func TestFlow_Cancel(t *testing.T) {
 	r := newRig(t)
 	id := r.refund("c-1", 100)

@@ -106,7 +106,11 @@ func (h handlers) ResolveOperation(ctx context.Context, r ResolveOperationReques
 	if err != nil {
 		return nil, err
 	}
-	op, err = h.cfg.Approvals.Resolve(ctx, *of(ctx).who.operator, op.ID, ledger.Statement{
+	say := h.cfg.Approvals.Resolve
+	if r.Body.Contradict {
+		say = h.cfg.Approvals.Contradict
+	}
+	op, err = say(ctx, *of(ctx).who.operator, op.ID, ledger.Statement{
 		Happened: r.Body.Outcome == ResolveRequestOutcomeHappened, EffectID: r.Body.EffectID, Reason: r.Body.Reason,
 	})
 	if err != nil {

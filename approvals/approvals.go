@@ -282,6 +282,18 @@ func (s *Service) Resolve(ctx context.Context, who identity.Operator, id string,
 	return s.cfg.Ledger.Resolve(ctx, who.Tenant, id, actor(who), st)
 }
 
+// Contradict takes an operator's late finding: an effect of an operation that had
+// ended without it.
+func (s *Service) Contradict(ctx context.Context, who identity.Operator, id string, st ledger.Statement) (ledger.Operation, error) {
+	if err := checkText("/reason", st.Reason, maxReason); err != nil {
+		return ledger.Operation{}, err
+	}
+	if err := checkText("/effect_id", st.EffectID, maxEffectID); err != nil {
+		return ledger.Operation{}, err
+	}
+	return s.cfg.Ledger.Contradict(ctx, who.Tenant, id, actor(who), st)
+}
+
 // Cancel takes back an operation that was not dispatched.
 func (s *Service) Cancel(ctx context.Context, who identity.Operator, id, reason string) (ledger.Operation, error) {
 	if err := checkText("/reason", reason, maxReason); err != nil {

@@ -164,15 +164,20 @@ func unknownResolveCommand(p *program) *cobra.Command {
 		Outcome  string `json:"outcome"`
 		EffectID string `json:"effect_id,omitempty"`
 		Reason   string `json:"reason"`
+		Late     bool   `json:"contradict,omitempty"`
 	}
 	cmd := &cobra.Command{
 		Use:   "resolve OPERATION (--happened EFFECT | --did-not-happen) --reason TEXT --as NAME",
 		Short: "State what became of an unknown operation",
 		Long: `State what a person found out. It is kept as evidence, with their name and reason.
 --happened names the outside system's own id of the effect. After --did-not-happen
-the same may be asked for again: be certain.`,
+the same may be asked for again: be certain.
+With --contradict it is said of an operation that has ended, when its effect, or
+another one, was found after all. It is reopened, and its tool frozen.`,
 		Example: `  countersign unknown resolve op_06f3k2m8q1v7x9z4c5b6n7m8q9 --happened letter_12 \
-    --reason "the print shop lists it" --as mara`,
+    --reason "the print shop lists it" --as mara
+  countersign unknown resolve op_06f3k2m8q1v7x9z4c5b6n7m8q9 --happened letter_12 \
+    --contradict --reason "the customer has it" --as mara`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if as == "" {
@@ -189,7 +194,9 @@ the same may be asked for again: be certain.`,
 	}
 	cmd.Flags().StringVar(&in.EffectID, "happened", "", "it happened: the outside system's own id of the effect")
 	cmd.Flags().BoolVar(&absent, "did-not-happen", false, "it certainly did not happen")
+	cmd.Flags().BoolVar(&in.Late, "contradict", false, "the operation has ended, and the effect was found after all; freezes the tool")
 	cmd.MarkFlagsMutuallyExclusive("happened", "did-not-happen")
+	cmd.MarkFlagsMutuallyExclusive("contradict", "did-not-happen")
 	cmd.MarkFlagsOneRequired("happened", "did-not-happen")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "how you know")
 	asFlag(cmd, &as)
