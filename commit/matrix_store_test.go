@@ -14,6 +14,7 @@ import (
 
 	"countersign/approvals"
 	"countersign/commit"
+	"countersign/fault"
 	"countersign/ledger"
 	"countersign/preview"
 	"countersign/reconcile"
@@ -374,4 +375,39 @@ func (d *delayed) Apply(ctx context.Context, t ledger.Transition) error {
 		return &ledger.Ambiguous{Err: errors.New("no answer")}
 	}
 	return d.Store.Apply(ctx, t)
+}
+
+// TestMatrix_Row49_StateOfANewerProgram: a row stands in a state, or asks for people in
+// a word, that only a newer program knows. This one shows it and moves it nowhere:
+// nothing is guessed, nothing is sent.
+func TestMatrix_Row49_StateOfANewerProgram(t *testing.T) {
+	tool := refund()
+	r := newRig(t, tool)
+	p := r.preview(agent, "refund_payment", args("pay_1", "amount", 100))
+	op := r.approve(carl, r.mustCommit(agent, "refund_payment", p.Token).Operation)
+	next := op
+	next.State, next.Version, next.WriteID = "paused", op.Version+1, "w_newer"
+	require.NoError(t, r.db.Apply(t.Context(), ledger.Transition{
+		WriteID: "w_newer", Operation: next, Expect: op.Version,
+		Event: ledger.Event{Operation: op.ID, Tenant: tenant, Verb: "pause", From: op.State, To: "paused", Version: next.Version, WriteID: "w_newer", At: r.clock.Now(), Prev: op.Chain},
+	}))
+	r.all(5, 5*time.Minute)
+	require.NoError(t, r.executor.Dispatch(t.Context(), next))
+	_, err := r.approvals.Decide(t.Context(), bob, op.ID, approvals.Decision{Word: "approve", ShownDigest: "x"})
+	require.Error(t, err)
+	_, err = r.commits.Cancel(t.Context(), tenant, op.ID, ledger.Gateway("test"), "")
+	requireCode(t, err, fault.InvalidState)
+	_, err = r.approvals.Resolve(t.Context(), carl, op.ID, ledger.Statement{Reason: "it looks unsent"})
+	requireCode(t, err, fault.InvalidState)
+	res, err := r.commits.Commit(t.Context(), commit.Request{Agent: agent, Tool: "refund_payment", Token: p.Token})
+	require.NoError(t, err)
+	require.EqualValues(t, "paused", res.Operation.State, "the repeat says how it stands")
+	require.Equal(t, next, r.op(op.ID))
+	require.Empty(t, tooltest.FakeOf(tool).Requests())
+	// Its key is not free.
+	again, err := r.previews.Preview(t.Context(), preview.Request{Agent: agent, Tool: "refund_payment", Args: args("pay_1", "amount", 100)})
+	require.NoError(t, err)
+	require.Empty(t, again.Token)
+	_, err = r.previews.Preview(t.Context(), preview.Request{Agent: agent, Tool: "refund_payment", Args: args("pay_1", "amount", 90)})
+	requireCode(t, err, fault.IdempotencyKeyReused)
 }

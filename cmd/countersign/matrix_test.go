@@ -113,13 +113,13 @@ func TestMatrix_Row24_StartRefused(t *testing.T) {
 }
 
 // TestMatrix_Row42_StopDuringCalls: SIGTERM during a hundred calls: it takes no more,
-// brings to their end those that are answered in time, and ends by itself. What is
-// then without an answer is unknown, never failed; nothing was sent twice.
+// brings to their end those that are answered in time, and ends by itself. What has
+// no answer by then is unknown, never failed; nothing was sent twice.
 func TestMatrix_Row42_StopDuringCalls(t *testing.T) {
 	t.Parallel()
 	const calls, answered = 100, 60
 	o := newOutside(t)
-	d := deploy(t, o, strings.Replace(touchManifest, "timeout: 2s", "timeout: 28s", 1))
+	d := deploy(t, o, strings.Replace(touchManifest, "timeout: 2s", "timeout: 12s", 1))
 	p := d.serve()
 	tokens := make([]string, calls)
 	for i := range tokens {
@@ -149,7 +149,6 @@ func TestMatrix_Row42_StopDuringCalls(t *testing.T) {
 	}()
 	p.stop()
 	close(hold)
-	require.Contains(t, p.out.String(), "some calls have no answer yet")
 	o.mu.Lock()
 	o.hold = nil
 	o.mu.Unlock()
