@@ -278,3 +278,15 @@ func TestNext_AnswersAboutOlderAttempts(t *testing.T) {
 		require.Equal(t, reconcile.Ask, reconcile.Next(c.op, c.asked, spec(tools.Strong, 0), begin.Add(time.Hour), reconcile.Settings{}).Do, name)
 	}
 }
+
+// TestNext_RetentionBeginsWithTheFirst: a tool remembers a key from the first
+// request on, however often the same was sent since (I6).
+func TestNext_RetentionBeginsWithTheFirst(t *testing.T) {
+	op, s := again(doubt(true)), spec(tools.NoLookup, time.Hour)
+	often := reconcile.Settings{Retries: 5}
+	last := op.Attempts[0].MarkedAt.Add(time.Hour - s.Timeout - 5*time.Minute)
+	step := reconcile.Next(op, nil, s, last.Add(-time.Second), often)
+	require.Equal(t, reconcile.Retry, step.Do)
+	require.Equal(t, last, step.NotAfter)
+	require.Equal(t, reconcile.HandOver, reconcile.Next(op, nil, s, last, often).Do)
+}

@@ -51,7 +51,7 @@ var bugsReconcile = []bug{
 		edit: edit{"reconcile/next.go", `&& now.Before(r.notAfter)`, `&& (now.Before(r.notAfter) || fault.Planted("retry_past_the_retention"))`},
 	},
 	{
-		Name: "retention_of_the_newest_attempt", Rule: "I6: the tool remembers the key from the first attempt on", By: room("reconcile", "^TestNext"),
+		Name: "retention_of_the_newest_attempt", Rule: "I6: the tool remembers the key from the first attempt on", By: room("reconcile", "^TestNext_RetentionBegins"),
 		edit: edit{"reconcile/next.go", `if sent++; sent == 1 {`, `if sent++; sent == 1 || fault.Planted("retention_of_the_newest_attempt") {`},
 	},
 	{
