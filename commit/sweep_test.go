@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"countersign/approvals/policy"
 	"countersign/commit"
 	"countersign/ledger"
 	"countersign/reconcile"
@@ -55,25 +54,24 @@ func TestSweep_NewRoundIsNotOverdue(t *testing.T) {
 	require.Equal(t, ledger.AwaitingApproval, r.op(op.ID).State)
 }
 
-// TestSweep_ReasonIsThatOfTheMove: what was approved while it was listed is not
-// said to be undecided.
+// TestSweep_ReasonIsThatOfTheMove: what was approved in the last moment, while it
+// was listed as waiting, is not said to be undecided.
 func TestSweep_ReasonIsThatOfTheMove(t *testing.T) {
 	r := newRig(t, refund())
 	op := r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation
-	r.clock.Add(time.Hour)
+	listed := false
 	s := r.sweeperOver(func(kind ledger.DueKind, due []ledger.Operation) []ledger.Operation {
-		if kind == ledger.DueExpiry && len(due) == 1 {
-			plan, err := r.ledger.Plan(t.Context(), tenant, op.ID, 1)
-			require.NoError(t, err)
-			_, err = r.ledger.Approve(t.Context(), op, ledger.Decision{
-				Operation: op.ID, Round: 1, Person: carl.ID, Verb: ledger.VerbApprove, Digest: policy.ShownDigest(op, plan), At: r.clock.Now(),
-			}, true)
-			require.NoError(t, err)
+		if kind != ledger.DueExpiry || listed {
+			return due
 		}
-		return due
+		listed = true
+		r.approve(carl, op)
+		r.clock.Add(time.Hour)
+		return []ledger.Operation{op}
 	})
 	_, err := s.RunOnce(t.Context())
 	require.NoError(t, err)
+	require.True(t, listed)
 	require.Equal(t, ledger.Expired, r.op(op.ID).State)
 	require.Contains(t, r.op(op.ID).Reason.Text, "approved")
 }
