@@ -223,7 +223,7 @@ func (d *demo) startOver() error {
 	}
 	for _, name := range []string{
 		ledgerFile, ledgerFile + "-wal", ledgerFile + "-shm", ledgerFile + ".lock", "signing-keys.json", "signing-keys.json.lock", "redact.key",
-		adminSocket, "shop", demoConfig, "demo.env",
+		adminSocket, "spool", "shop", demoConfig, "demo.env",
 	} {
 		if err := os.RemoveAll(filepath.Join(d.data, name)); err != nil {
 			return err

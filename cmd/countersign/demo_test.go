@@ -117,6 +117,15 @@ func TestDemo_Ports(t *testing.T) {
 	<-reset.exited
 	require.Contains(t, reset.out.String(), "stop it first")
 	p.stop()
+
+	// An outcome of the ledger that goes means nothing to the one that comes.
+	spooled := filepath.Join(dir, "data", "spool", "op_gone.1.outcome")
+	require.NoError(t, os.WriteFile(spooled, []byte("an outcome"), 0o600))
+	p = start(t, dir, nil, "demo", "--reset", "--port", strconv.Itoa(port))
+	p.await("Ctrl-C ends it.")
+	require.NoFileExists(t, spooled)
+	require.NoFileExists(t, spooled+".set-aside")
+	p.stop()
 }
 
 // TestDemo_Reset removes what the demo keeps, and refuses a folder that is not
