@@ -106,8 +106,12 @@ func (g *gateway) holdAgainstAnchors(ctx context.Context) error {
 		return err
 	}
 	for _, c := range found {
-		if c.Standing == audit.Unreadable {
+		switch {
+		case c.Standing == audit.Unreadable:
 			g.log.Error("an anchor can't be read, and the ledger is used all the same: if it was put back, nobody would see", "anchor", c.Anchor, "error", c.Err)
+		case c.Standing == audit.Empty && c.Newest.N > 0:
+			// It may be a new anchor, or one that somebody emptied: only people know.
+			g.log.Warn("an anchor holds nothing, and the ledger has checkpoints: unless the anchor is new, somebody took away what the ledger is held against", "anchor", c.Anchor, "checkpoints", c.Newest.N)
 		}
 	}
 	return nil
