@@ -133,7 +133,7 @@ func (r *rig) token(tool, order string, more map[string]any) string {
 		args[k] = v
 	}
 	res, err := r.previews.Preview(context.Background(), preview.Request{
-		Agent: agent, Tool: tool, Args: args, RequestID: "req_preview", Run: &ledger.Run{ID: "run_7", Step: "pay", Call: "call_9"},
+		Agent: agent, Tool: tool, Args: args, RequestID: "req_preview", Run: &ledger.Run{ID: "run_7", Step: tool + "-" + order, Call: "call_9"},
 	})
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, res.Token)

@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"countersign/ledger"
+	"countersign/tools"
 )
 
 // Source is where the figures come from that no single process knows.
@@ -232,6 +233,9 @@ func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 func (m *Metrics) showZeros() {
 	for _, t := range m.cfg.Registry.List() {
 		m.undoFailures.WithLabelValues(t.Name)
+		if t.Consistency != tools.Strong && t.Consistency != tools.Eventual {
+			continue // it is never asked
+		}
 		for _, answer := range lookupAnswers {
 			m.lookups.WithLabelValues(t.Name, string(answer))
 		}

@@ -17,7 +17,7 @@ import (
 // A gateway that has seen nothing shows counts of zero, and no share and no age
 // of anything (R148).
 func TestStanding_NothingMeasured(t *testing.T) {
-	r := newRig(t, tooltest.FakeTool("hold"))
+	r := newRig(t, tooltest.FakeTool("hold", tooltest.WithLookup(tools.Strong)), tooltest.FakeTool("blind"))
 	require.EqualValues(t, 1, r.value("store_up"))
 	for _, name := range []string{
 		"confirmed_effect_keys", "duplicate_effect_keys", "reconciliations_entered", "reconciliations_succeeded", "operations_on_list",
@@ -35,6 +35,7 @@ func TestStanding_NothingMeasured(t *testing.T) {
 	// What an alert watches the increase of is there before it counts.
 	require.Zero(t, r.value("undo_failures_total", "tool", "hold"))
 	require.Zero(t, r.value("lookups_total", "tool", "hold", "answer", "failed"))
+	r.absent("lookups_total", "tool", "blind", "answer", "failed") // it can't be asked
 	require.Zero(t, r.value("token_refusals_total", "code", "token_expired"))
 }
 
