@@ -105,7 +105,7 @@ func TestBrowser_LivePagesKeepStill(t *testing.T) {
 	r.decide(tomas, first.ID, "reject", "Wrong customer.")
 	b.wait(`document.querySelector(".queue li.settled")?.textContent.includes("Rejected")`)
 	b.wait(`document.querySelector(".pill").textContent === "1 waiting"`)
-	b.eval(`document.querySelector("#menu a:nth-child(2)").focus() || "focused"`)
+	b.eval(`document.querySelector("#menu a[href='/operations']").focus() || "focused"`)
 	third := r.ask(r.agent, "refund_payment", args("case", "3", "payment_id", "pay_a7", "amount", 3000))
 	b.wait(`document.querySelectorAll(".queue li").length === 3`)
 	require.Equal(t, "row-"+first.ID+" row-"+second.ID+" row-"+third.ID, b.eval(`[...document.querySelectorAll(".queue li")].map(e => e.id).join(" ")`))

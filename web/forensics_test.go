@@ -26,24 +26,24 @@ func points() *tools.Tool {
 	return tooltest.FakeTool("add_points", tooltest.KeyFrom(tools.KeyFromCaller), tooltest.WithApproval(tooltest.Auto()))
 }
 
-// One tool call under two keys: the record supports that the client submitted it
-// twice, which is read first and says what follows.
-func TestForensics_SubmittedTwice(t *testing.T) {
+// Two tool calls, each with a key: the record supports that the agent planned two
+// actions, which is read first and says what follows.
+func TestForensics_TwoPlans(t *testing.T) {
 	r := newRig(t, points())
 	mara := r.as("mara", "support")
-	one := r.calledAs(r.agent, "add_points", "first", "call_<b>", args("order_id", "ord_1"))
+	one := r.calledAs(r.agent, "add_points", "first", "call_<i>", args("order_id", "ord_1"))
 	two := r.calledAs(r.agent, "add_points", "second", "call_<b>", args("order_id", "ord_1"))
 	p := mara.get(at(two.ID) + "/forensics")
 	require.Equal(t, http.StatusOK, p.Status)
 	wellMade(t, p)
 	names, verdicts := p.explanations(t)
-	require.Equal(t, []string{"submitted_twice", "two_plans", "never_ran", "lost_reply"}, names)
+	require.Equal(t, []string{"two_plans", "never_ran", "submitted_twice", "lost_reply"}, names)
 	require.Equal(t, "The record supports it", verdicts[0])
 	text := content(p.tree(t))
 	require.Contains(t, text, "It supports one of them. 2 effects are proven in what is compared below.")
-	require.Contains(t, text, "Give the client one key for each call")
-	require.NotContains(t, text, "Ask the agent’s owner", "what is ruled out asks for nothing")
-	require.Contains(t, text, "call call_<b>) under another key")
+	require.Contains(t, text, "Ask the agent’s owner whether both were wanted.")
+	require.NotContains(t, text, "Give the client one key", "what is ruled out asks for nothing")
+	require.Contains(t, text, "call call_<i>), which is another tool call than this one's")
 	require.Contains(t, p.Body, `<a href="/operations/`+one.ID+`"><code>`)
 	require.NotContains(t, p.Body, `<a href="/operations/`+two.ID+`"><code>`+two.ID+"</code></a> is", "the page's own operation leads nowhere")
 	require.Len(t, p.rows(t, "ledger"), 2)

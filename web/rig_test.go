@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ type rig struct {
 	log            *syncBuffer
 
 	agent  identity.Agent
+	calls  atomic.Int64
 	people map[string]identity.Operator
 }
 
@@ -283,10 +285,11 @@ func args(pairs ...any) map[string]any {
 	return m
 }
 
-// ask previews and commits for an agent; it gives the operation as opened.
+// ask previews and commits for an agent, as one more call of its run; it gives the
+// operation as opened.
 func (r *rig) ask(agent identity.Agent, tool string, in map[string]any) ledger.Operation {
 	r.t.Helper()
-	return r.askIn(agent, tool, in, &ledger.Run{ID: "run_support-0412", Step: "7", Call: "call_2f"})
+	return r.askIn(agent, tool, in, &ledger.Run{ID: "run_support-0412", Step: "7", Call: fmt.Sprintf("call_%02x", 0x2f+r.calls.Add(1)-1)})
 }
 
 func (r *rig) askIn(agent identity.Agent, tool string, in map[string]any, run *ledger.Run) ledger.Operation {

@@ -39,13 +39,13 @@ func (r *rig) calledAs(agent identity.Agent, tool, key, call string, in map[stri
 	return r.spend(agent, tool, p.Token, 10*time.Second)
 }
 
-// duplicates: one call of an agent came under two keys, and another asked twice on
-// purpose or not, nobody can tell.
+// duplicates: an agent asked for the same in two calls, and of another nothing is
+// like it.
 func (s *stage) duplicates(t *testing.T) {
 	in := args("order_id", "ord_1002", "amount", 50)
 	s.calledAs(s.agent, "add_points", "points-1", "call_77", in)
 	s.clock.Add(40 * time.Second)
-	again := s.calledAs(s.agent, "add_points", "points-1-retry", "call_77", in)
+	again := s.calledAs(s.agent, "add_points", "points-1-retry", "call_78", in)
 	require.Equal(t, ledger.Succeeded, again.State)
 	s.page("forensics-supported", "mara", "/operations/"+again.ID+"/forensics", http.StatusOK)
 	alone := s.ask(s.agent, "hold_order", args("order_id", "ord_1006"))
