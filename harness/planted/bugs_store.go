@@ -32,7 +32,7 @@ var bugsStore = []bug{
 	},
 	{
 		Name: "open_in_a_closed_run", Rule: "design 8: a closed run takes nothing more", By: room("store/sqlstore", "^TestStore$"),
-		edit: edit{"store/sqlstore/run.go", `case err == nil && h.Closed():`, `case err == nil && h.Closed() && !fault.Planted("open_in_a_closed_run"):`},
+		edit: edit{"store/sqlstore/run.go", `if !n.OpenRun || op.Run == nil {`, `if !n.OpenRun || op.Run == nil || fault.Planted("open_in_a_closed_run") {`},
 	},
 	{
 		Name: "parent_not_compared", Rule: "I15: one write takes an effect back once", By: room("ledger", "^TestRunUndo_Refused"),
@@ -60,7 +60,7 @@ var bugsStore = []bug{
 	},
 	{
 		Name: "closed_run_is_closed_again", Rule: "a run is closed once", By: room("store/sqlstore", "^TestStore$"),
-		edit: edit{"store/sqlstore/run.go", `case h.Closed():`, ``},
+		edit: edit{"store/sqlstore/run.go", "case h.Closed():\n\t\treturn &ledger.Refused{Why: ledger.RunClosed}\n\tcase h.Operations", ``},
 	},
 	{
 		Name: "run_that_grew_is_closed", Rule: "the run that is closed is the one that was shown", By: room("store/sqlstore", "^TestStore$"),
