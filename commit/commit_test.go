@@ -146,6 +146,8 @@ func TestCommit_AgainOf(t *testing.T) {
 	requireCode(t, err, fault.AgainOfInvalid)
 }
 
+// TestCommit_KeyReused: the same key with other arguments, at preview and at commit,
+// is refused and stores nothing (matrix row 6).
 func TestCommit_KeyReused(t *testing.T) {
 	hold := tooltest.FakeTool("hold_order")
 	r := newRig(t, hold)

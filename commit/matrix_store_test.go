@@ -354,25 +354,58 @@ func TestMatrix_Row14_DelayedCopy(t *testing.T) {
 	}
 }
 
-// delayed is a store that keeps the first copy of a write back, and can't tell.
+// TestMatrix_Row13_AnswerLost: each write of a life is made, and the store's answer is
+// lost. The writer looks for its write id and goes on: nothing is done twice. That
+// nothing is sent on a mark that is not found is TestMatrix_Row16_StoreAwayDuringTheMark;
+// an undo's writes are TestUndo_StoreAnswerLost.
+func TestMatrix_Row13_AnswerLost(t *testing.T) {
+	for _, verb := range []ledger.Verb{ledger.VerbOpen, ledger.VerbApprove, ledger.VerbDispatch, ledger.VerbFinish, ledger.VerbResolve} {
+		t.Run(string(verb), func(t *testing.T) {
+			l := newLife(t)
+			lost := &delayed{Store: l.store, verb: verb, made: true}
+			l.between = func(s ledger.Store) ledger.Store { l.store.Store = s; return lost }
+			l.again()
+			l.begin()
+			l.finish(string(verb))
+			require.NotNil(t, lost.stuck, "an answer was lost")
+			require.Equal(t, []ledger.Verb{"open", "approve", "dispatch", "finish", "resolve"}, l.verbs(l.op))
+			require.Len(t, tooltest.FakeOf(l.tool).Requests(), 1)
+			decisions, err := l.db.Decisions(t.Context(), tenant, l.op)
+			require.NoError(t, err)
+			require.Len(t, decisions, 1)
+		})
+	}
+}
+
+// delayed is a store that can't tell what became of the first copy of a write: made,
+// or kept back.
 type delayed struct {
 	ledger.Store
 	verb  ledger.Verb
+	made  bool
 	stuck func(context.Context) error
+}
+
+func (d *delayed) first(ctx context.Context, do func(context.Context) error) error {
+	d.stuck = do
+	if d.made {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	return &ledger.Ambiguous{Err: errors.New("no answer")}
 }
 
 func (d *delayed) Open(ctx context.Context, o ledger.Opening) error {
 	if d.verb == ledger.VerbOpen && d.stuck == nil {
-		d.stuck = func(ctx context.Context) error { return d.Store.Open(ctx, o) }
-		return &ledger.Ambiguous{Err: errors.New("no answer")}
+		return d.first(ctx, func(ctx context.Context) error { return d.Store.Open(ctx, o) })
 	}
 	return d.Store.Open(ctx, o)
 }
 
 func (d *delayed) Apply(ctx context.Context, t ledger.Transition) error {
 	if t.Event.Verb == d.verb && d.stuck == nil {
-		d.stuck = func(ctx context.Context) error { return d.Store.Apply(ctx, t) }
-		return &ledger.Ambiguous{Err: errors.New("no answer")}
+		return d.first(ctx, func(ctx context.Context) error { return d.Store.Apply(ctx, t) })
 	}
 	return d.Store.Apply(ctx, t)
 }

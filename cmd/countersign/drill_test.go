@@ -8,7 +8,7 @@ import (
 )
 
 // TestDrill: the story of a lost reply and the five rows all pass, by the real
-// program (R158).
+// program against the shop's own log (R158; matrix rows 1 to 5).
 func TestDrill(t *testing.T) {
 	t.Parallel()
 	out := command(t, t.TempDir(), "drill")

@@ -115,7 +115,8 @@ func TestWriter_CloseServesTheQueue(t *testing.T) {
 	require.Len(t, evs, acknowledged)
 }
 
-// A full disk is told as such, writes nothing, and is over when there is room.
+// A full disk is told as such, writes nothing, and is over when there is room
+// (matrix row 17).
 func TestWriter_DiskFull(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "ledger.db"), storetest.NewClock())
 	defer db.Close() //nolint:errcheck // a test's own

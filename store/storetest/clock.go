@@ -31,7 +31,7 @@ var clockCases = []testCase{
 		}
 		dead()
 		w.Clock.Advance(-time.Hour)
-		dead() // set back
+		dead()          // set back
 		w.freeze(other) // some write
 		w.Store = w.Reopen()
 		dead()

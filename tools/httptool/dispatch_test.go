@@ -78,7 +78,7 @@ X-Note: for 7
 // Trap 1: net/http sends a request that carries an Idempotency-Key again when a
 // kept connection dies after the request was taken. The first half shows that
 // the trap is there, the second that we do not fall into it: with and without a
-// body, with and without key support, with every method.
+// body, with and without key support, with every method (matrix row 36).
 func TestDispatch_idempotencyKeyTrap(t *testing.T) {
 	t.Run("net/http falls into it", func(t *testing.T) {
 		var n atomic.Int64
@@ -159,7 +159,8 @@ func TestDispatch_connections(t *testing.T) {
 	}
 }
 
-// Trap 2: a redirect is never followed, neither here nor to another host.
+// Trap 2: a redirect is never followed, neither here nor to another host (matrix row
+// 37).
 func TestDispatch_redirects(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -181,7 +182,7 @@ func TestDispatch_redirects(t *testing.T) {
 	require.Zero(t, elsewhere.Load())
 }
 
-// Late wakers: the clocks are read just before the first byte.
+// Late wakers: the clocks are read just before the first byte (matrix row 20).
 func TestDispatch_deadline(t *testing.T) {
 	start := time.Now()
 	for name, tt := range map[string]struct {
