@@ -15,6 +15,7 @@ func (h handlers) CommitTool(ctx context.Context, r CommitToolRequestObject) (Co
 	wait := secondsOf(r.Params.Wait, defaultWait)
 	h.patient(ctx, wait)
 	x := of(ctx)
+	h.asks(x, r.Tool, nil, "")
 	res, err := h.cfg.Commit.Commit(ctx, commit.Request{
 		Agent: *x.who.agent, Tool: r.Tool, Token: r.Body.CommitToken, Args: argsOf(ctx),
 		RequestID: x.requestID, Wait: wait,

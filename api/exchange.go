@@ -29,6 +29,9 @@ type exchange struct {
 	// op is the operation that was answered last, code that of a problem.
 	op   *ledger.Operation
 	code fault.Code
+	// asked is what a call said of itself, for who looks on while there is no
+	// operation that says it (R133, R134).
+	asked []slog.Attr
 	// control moves the deadlines of the connection.
 	control *http.ResponseController
 }
@@ -114,6 +117,8 @@ func (s *Server) logRequest(r *http.Request, x *exchange, status int, took time.
 	}
 	if x.op != nil {
 		line = append(line, s.cfg.Watch.Fields(*x.op)...)
+	} else {
+		line = append(line, x.asked...)
 	}
 	s.cfg.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
 }

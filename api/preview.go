@@ -25,6 +25,7 @@ func (h handlers) PreviewTool(ctx context.Context, r PreviewToolRequestObject) (
 	if run := r.Body.Run; run.ID != "" {
 		req.Run = &ledger.Run{ID: run.ID, Step: run.Step, Call: run.Call}
 	}
+	h.asks(of(ctx), r.Tool, req.Run, key)
 	res, err := h.cfg.Preview.Preview(ctx, req)
 	if err != nil {
 		return nil, h.advise(of(ctx).who, r.Tool, underArgs(err))
@@ -33,6 +34,7 @@ func (h handlers) PreviewTool(ctx context.Context, r PreviewToolRequestObject) (
 		out, err := h.stands(ctx, *res.Operation, res.Stale)
 		return PreviewTool200JSONResponse{Body: out, Headers: PreviewTool200ResponseHeaders{IdempotencyReplayed: true}}, err
 	}
+	h.asks(of(ctx), r.Tool, req.Run, res.Preview.Key)
 	return PreviewTool200JSONResponse{Body: h.previewed(ctx, res, "/v1/tools/"+res.Preview.Tool+"/commit")}, nil
 }
 

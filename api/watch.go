@@ -123,8 +123,28 @@ func (v *seen) end(r *http.Request, status int) {
 	for _, span := range []trace.Span{reply, v.span} {
 		if v.x.op != nil {
 			v.s.cfg.Watch.Note(span, *v.x.op)
+		} else {
+			for _, a := range v.x.asked {
+				span.SetAttributes(attribute.String(a.Key, a.Value.String()))
+			}
 		}
 		span.End(trace.WithTimestamp(now))
+	}
+}
+
+// asks notes what a call says of itself: the tool, if there is one of that name, its
+// place in a run and its key, under the names that operations have them by. What
+// two requests of one call have in common is seen also where neither opened
+// anything (R138).
+func (s *Server) asks(x *exchange, tool string, run *ledger.Run, key string) {
+	if _, known := s.cfg.Registry.Get(tool); !known {
+		return // a name that the caller made up
+	}
+	if run == nil {
+		run = &ledger.Run{}
+	}
+	x.asked = []slog.Attr{
+		slog.String("tool", tool), slog.String("run_id", run.ID), slog.String("tool_call_id", run.Call), slog.String("idempotency_key", key),
 	}
 }
 

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -108,6 +109,44 @@ func TestWatch_Commit(t *testing.T) {
 			require.NotContains(t, text, w.clerk)
 		}
 	}
+}
+
+// A preview opens nothing, and its line and spans say all the same what was called:
+// tool, run, tool call and key, also where it is refused (R133, R134, R138).
+func TestWatch_Preview(t *testing.T) {
+	w := newWatched(t)
+	line := func(id string) (found map[string]any) {
+		for l := range strings.Lines(w.log.String()) {
+			if strings.Contains(l, id) && strings.Contains(l, `"msg":"request"`) {
+				require.NoError(t, json.Unmarshal([]byte(l), &found))
+			}
+		}
+		return found
+	}
+	for id, c := range map[string]struct {
+		call   call
+		status int
+		code   string
+		key    string
+	}{
+		"req-good":    {post("/v1/tools/hold_order/preview", w.clerk, `{"args":{"order_id":"ord_1001"},"run":{"id":"r-7","step":"1","call":"c-9"}}`), 200, "", "hold/ord_1001"},
+		"req-refused": {post("/v1/tools/hold_order/preview", w.clerk, `{"args":{"order_id":"ord_9999"},"run":{"id":"r-7","step":"2","call":"c-9"}}`), 422, "tool_refused", ""},
+		"req-own-key": {post("/v1/tools/caller_hold/preview", w.clerk, `{"args":{"order_id":7},"run":{"id":"r-7","step":"3","call":"c-9"}}`).with("Idempotency-Key", "mine"), 422, "schema_violation", "mine"},
+	} {
+		w.want(c.call.with("Request-Id", id), c.status, c.code)
+		request, reply, _ := w.seen()
+		says := line(id)
+		for name, want := range map[string]string{"run_id": "r-7", "tool_call_id": "c-9", "idempotency_key": c.key} {
+			require.Equal(t, want, says[name], "%s %s", id, name)
+			require.Equal(t, want, said(request)[attribute.Key(name)], "%s %s", id, name)
+			require.Equal(t, want, said(reply)[attribute.Key(name)], "%s %s", id, name)
+		}
+		require.Contains(t, says["tool"], "hold")
+	}
+	w.want(post("/v1/tools/no_such_tool/preview", w.clerk, `{"args":{}}`).with("Request-Id", "req-none"), 404, "tool_not_found")
+	request, _, _ := w.seen()
+	require.NotContains(t, said(request), attribute.Key("tool"), "a name that the caller made up")
+	require.NotContains(t, line("req-none"), "tool")
 }
 
 // A problem names its code, on the span, in the log line and to who counts; only
