@@ -42,8 +42,79 @@ func TestContradict_AWrongNo(t *testing.T) {
 	require.Equal(t, op.ID, head.Operation.ID)
 	require.Equal(t, ledger.Succeeded, head.Operation.State)
 
-	_, err = r.Contradict(r.ctx, tenant, op.ID, person, found("e1"))
-	require.Equal(t, fault.InvalidState, fault.Of(err).Code, "that is known")
+	// Who lost the answer says it again: it is kept, and changes nothing.
+	again2, err := r.Contradict(r.ctx, tenant, op.ID, person, found("e1"))
+	require.NoError(t, err)
+	require.Equal(t, op.Version, again2.Version)
+	kept, err := r.Evidence(r.ctx, tenant, op.ID)
+	require.NoError(t, err)
+	require.Len(t, kept, 4, "the reply, the no, and the finding twice")
+}
+
+// TestContradict_WaitsToBeSentAgain: what was proven unsent says that there is no
+// effect as much as what has ended (I9).
+func TestContradict_WaitsToBeSentAgain(t *testing.T) {
+	r := newRig(t)
+	op := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.NotSent})
+	require.Equal(t, ledger.Pending, op.State)
+	op, err := r.Contradict(r.ctx, tenant, op.ID, person, found("e1"))
+	require.NoError(t, err)
+	require.Equal(t, ledger.Succeeded, op.State)
+	require.Equal(t, "e1", op.EffectID)
+	require.True(t, r.stopped(op.Tool))
+}
+
+// TestContradict_TheKeyWasFree: the next generation has its own effect by then. Each
+// keeps its own, and the tool is frozen.
+func TestContradict_TheKeyWasFree(t *testing.T) {
+	r := newRig(t)
+	first := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.Unknown})
+	_, err := r.Resolve(r.ctx, tenant, first.ID, person, ledger.Statement{Reason: "Not there."})
+	require.NoError(t, err)
+	second := r.concluded(r.born(r.ask("k", nil)), tools.Outcome{Verdict: tools.Succeeded, EffectID: "e2"})
+	require.Equal(t, first.Generation+1, second.Generation)
+	first, err = r.Contradict(r.ctx, tenant, first.ID, person, found("e1"))
+	require.NoError(t, err)
+	require.Equal(t, "e1", first.EffectID)
+	require.Equal(t, second.Version, r.read(second).Version)
+	require.True(t, r.stopped(first.Tool))
+}
+
+// TestContradict_NotByResolve: a statement about what is not in doubt is refused,
+// and the refusal says why, and which door there is.
+func TestContradict_NotByResolve(t *testing.T) {
+	r := newRig(t)
+	failed := r.concluded(r.born(r.ask("failed", nil)), tools.Outcome{Verdict: tools.NoEffect})
+	waits := r.born(r.ask("waits", asks))
+	unsent, err := r.Cancel(r.ctx, tenant, waits.ID, person, "no")
+	require.NoError(t, err)
+	done := r.done("done")
+	running := r.born(r.ask("running", nil))
+	no := ledger.Statement{Reason: "Not there."}
+	for name, c := range map[string]struct {
+		op   ledger.Operation
+		says ledger.Statement
+		want string
+	}{
+		"found late":      {failed, found("e"), "say that it contradicts"},
+		"another effect":  {done, found("e"), "say that it contradicts"},
+		"no effect, late": {failed, no, "is known already"},
+		"a proof":         {done, no, "never taken back"},
+		"never sent":      {unsent, found("e"), "never sent"},
+		"on its way":      {running, found("e"), "must be found out first"},
+	} {
+		_, err := r.Resolve(r.ctx, tenant, c.op.ID, person, c.says)
+		require.Equal(t, fault.InvalidState, fault.Of(err).Code, name)
+		require.Contains(t, fault.Of(err).Detail, c.want, name)
+		require.Equal(t, c.op.ID, fault.Of(err).Operation, name)
+		require.Equal(t, c.op.Version, r.read(c.op).Version, name)
+		kept, err := r.Evidence(r.ctx, tenant, c.op.ID)
+		require.NoError(t, err)
+		for _, e := range kept {
+			require.NotEqual(t, "statement", e.Kind, name)
+		}
+	}
+	require.False(t, r.stopped(done.Tool))
 }
 
 // TestContradict_ASecondEffect: one operation, two effects outside: the state is
@@ -72,6 +143,7 @@ func TestContradict_Refused(t *testing.T) {
 	unsent, err := r.Cancel(r.ctx, tenant, waits.ID, person, "no")
 	require.NoError(t, err)
 	done := r.done("done")
+	running := r.born(r.ask("running", nil))
 	for name, c := range map[string]struct {
 		op   ledger.Operation
 		says ledger.Statement
@@ -82,7 +154,7 @@ func TestContradict_Refused(t *testing.T) {
 		"nothing":         {done, ledger.Statement{EffectID: "e", Reason: "r"}, fault.DecisionInvalid},
 		"a doubt":         {doubt, found("e"), fault.InvalidState},
 		"never attempted": {unsent, found("e"), fault.InvalidState},
-		"no news":         {done, found(done.EffectID), fault.InvalidState},
+		"on its way":      {running, found("e"), fault.InvalidState},
 	} {
 		_, err := r.Contradict(r.ctx, tenant, c.op.ID, person, c.says)
 		require.Equal(t, c.want, fault.Of(err).Code, name)

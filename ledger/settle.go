@@ -241,7 +241,7 @@ func (l *Ledger) Resolve(ctx context.Context, tenant, id string, by Actor, s Sta
 	}
 	resolve := func(cur Operation) (t Transition, err error) {
 		if cur.State != Unknown {
-			return Transition{}, invalidState(cur, VerbResolve)
+			return Transition{}, notInDoubt(cur, s)
 		}
 		ev.Covers = len(cur.Attempts)
 		all, err := l.proofs(ctx, cur, ev)
