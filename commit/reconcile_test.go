@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"countersign/commit"
-	"countersign/fault"
 	"countersign/ledger"
 	"countersign/tools"
 	"countersign/tools/tooltest"
@@ -109,8 +108,10 @@ func TestReconcile_FailedForEverIsAPerson(t *testing.T) {
 	require.Equal(t, ledger.Unknown, r.op(op.ID).State)
 	_, err = r.approvals.Resolve(t.Context(), ann, op.ID, ledger.Statement{Reason: "not there"})
 	require.NoError(t, err)
-	_, err = r.reconciler.AskNow(t.Context(), tenant, op.ID)
-	requireCode(t, err, fault.InvalidState)
+	r.clock.Add(time.Minute)
+	got, err := r.reconciler.AskNow(t.Context(), tenant, op.ID)
+	require.NoError(t, err)
+	require.Equal(t, ledger.Failed, got.State)
 	require.Equal(t, ledger.DoubtElsewhere, r.op(op.ID).Doubt)
 }
 

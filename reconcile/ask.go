@@ -14,13 +14,18 @@ import (
 
 // AskNow asks about an unknown operation at a person's wish, also one that is on
 // the people's list; an effect that is found settles it, and every other answer is
-// kept as evidence and moves nothing: it stays on the list. An answer that is
-// younger than a second is not asked for again.
+// kept as evidence and moves nothing: it stays on the list. It asks likewise about
+// one that ended without effect after it was sent: an effect that is found
+// contradicts that (I9), and nothing else moves it. An answer that is younger than a
+// second is not asked for again.
 func (r *Reconciler) AskNow(ctx context.Context, tenant, id string) (ledger.Operation, error) {
 	op, err := r.cfg.Ledger.Operation(ctx, tenant, id)
 	switch {
 	case err != nil:
 		return op, err
+	case op.State.Void() && len(op.Attempts) == 0:
+		return op, refused(op, "It was never sent: there is nothing to ask about.")
+	case op.State.Void(): // what was believed may be wrong
 	case op.State != ledger.Unknown:
 		return op, refused(op, "Its outcome is known: the operation is %s.", op.State)
 	}
@@ -60,10 +65,49 @@ func (r *Reconciler) ask(ctx context.Context, op ledger.Operation, t *tools.Tool
 	if ctx.Err() != nil {
 		return op, ctx.Err()
 	}
+	if answer, err = r.itsOwn(ctx, op, answer); err != nil {
+		return op, err
+	}
 	if err := r.record(ctx, op, n, answer); err != nil {
 		return op, err
 	}
 	return r.cfg.Ledger.Operation(ctx, op.Tenant, op.ID)
+}
+
+// itsOwn leaves of an answer about an operation that ended without effect what can
+// be its own. Its key was free since: who is asked by arguments shows the effect of
+// another generation too, and that must neither contradict nor freeze anything.
+// It looks behind the answer, so that a generation that was opened meanwhile is seen.
+func (r *Reconciler) itsOwn(ctx context.Context, op ledger.Operation, a tools.Answer) (tools.Answer, error) {
+	if !op.State.Void() || len(a.EffectIDs) == 0 {
+		return a, nil
+	}
+	own := slices.Clone(a.EffectIDs)
+	for f := (ledger.Filter{Tenant: op.Tenant, Tool: op.Tool, Key: op.Key}); ; {
+		page, err := r.cfg.Ledger.List(ctx, f)
+		if err != nil {
+			return a, err
+		}
+		for _, other := range page.Operations {
+			switch {
+			case other.ID == op.ID:
+			case other.EffectID != "":
+				own = slices.DeleteFunc(own, func(id string) bool { return id == other.EffectID })
+			case other.State.Live() && len(other.Attempts) > 0:
+				return tools.Answer{Kind: tools.LookupFailed, Seen: a.Seen, Because: "What it shows may be the effect of " + other.ID + ", which is " + string(other.State) + " under the same key."}, nil
+			}
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	switch a.EffectIDs = own; len(own) {
+	case 0:
+		a.Kind, a.Because = tools.Absent, "What it shows is the effect of another operation under the same key."
+	case 1:
+		a.Kind, a.Because = tools.Present, ""
+	}
+	return a, nil
 }
 
 // question asks, and tells who counts. A stop is no answer: then ctx is over.
