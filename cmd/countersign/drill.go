@@ -178,6 +178,11 @@ func (d *drill) at(mark, what, format string, args ...any) {
 	d.say("  %s%-3s%s %s %-7s %-58s %s%s%s", d.paint.bold(), mark, d.paint.plain(), dot, clock, what, d.paint.dim(), fmt.Sprintf(format, args...), d.paint.plain())
 }
 
+// see prints where the page shows an operation.
+func (d *drill) see(operation string) {
+	d.say("      │         %s%s%s", d.paint.dim(), d.stage.link(operation), d.paint.plain())
+}
+
 // check notes one thing that must be true.
 func (d *drill) check(holds bool, what string) {
 	d.checks++
@@ -196,6 +201,9 @@ func (d *drill) verdict() {
 		return
 	}
 	d.say("%sall %d checks passed%s (synthetic data): %d effects, each asked for once", d.paint.good(), d.checks, d.paint.plain(), d.stage.shop.EffectCount())
+	if !d.stay {
+		d.say("The links lead into the page of a gateway that ends now: countersign drill --stay keeps it.")
+	}
 }
 
 // painter colours where there is a terminal.

@@ -59,6 +59,7 @@ func (d *drill) cutBefore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.see(op.ID)
 	d.check(op.EffectID == "" && d.counted(before).effects == 0, "nothing was sent, no effect id: "+op.State)
 	if err := s.line.takeConnections(true); err != nil {
 		return err
@@ -82,6 +83,7 @@ func (d *drill) cutAfter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.see(op.ID)
 	d.check(op.State == string(ledger.Unknown), "unknown, and not sent again")
 	s.shop.Set(healthy())
 	if op, err = s.settled(ctx, op.ID); err != nil {
@@ -115,6 +117,7 @@ func (d *drill) twoAgents(ctx context.Context) error {
 		}
 		same = same && ids[i] == ids[0]
 	}
+	d.see(ids[0])
 	d.check(same, "ten calls of two agents are one operation: "+ids[0])
 	if _, err := s.settled(ctx, ids[0]); err != nil {
 		return err
@@ -126,6 +129,10 @@ func (d *drill) twoAgents(ctx context.Context) error {
 func (d *drill) lookupSilent(ctx context.Context) error {
 	s, before := d.stage, d.counted(delta{})
 	token, err := s.agent.preview(ctx, "ord_1005")
+	if err != nil {
+		return err
+	}
+	counted, err := s.failedLookups()
 	if err != nil {
 		return err
 	}
@@ -143,7 +150,13 @@ func (d *drill) lookupSilent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.see(op.ID)
 	d.check(asked, "the lookup failed and is on record")
+	now, err := s.failedLookups()
+	if err != nil {
+		return err
+	}
+	d.check(now > counted, "what the alert watches has risen: countersign_lookups_total")
 	d.check(op.State == string(ledger.Unknown), "it stays unknown; a failed lookup proves nothing")
 	s.line.swallowLookups(false)
 	s.shop.Set(healthy())
@@ -178,6 +191,7 @@ func (d *drill) undoTwice(ctx context.Context) error {
 		}
 		same = same && ids[i] == ids[0]
 	}
+	d.see(parent.ID)
 	d.check(same && ids[0] != "", "four asks are one undo: "+ids[0])
 	if _, err := s.settled(ctx, ids[0]); err != nil {
 		return err

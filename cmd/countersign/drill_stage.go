@@ -242,6 +242,25 @@ func (s *drillStage) settled(ctx context.Context, id string) (operationDoc, erro
 	}
 }
 
+// failedLookups is what the alert on lookups watches, as the gateway counts it
+// (R147).
+func (s *drillStage) failedLookups() (n float64, err error) {
+	families, err := s.g.metrics.Gather()
+	for _, f := range families {
+		if f.GetName() != "countersign_lookups_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "answer" && l.GetValue() == string(tools.LookupFailed) {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n, err
+}
+
 // failedLookup waits until a failed lookup is on record.
 func (s *drillStage) failedLookup(ctx context.Context, id string) (bool, error) {
 	for end := time.Now().Add(drillPatience); time.Now().Before(end); {

@@ -18,5 +18,8 @@ func TestDrill(t *testing.T) {
 	}
 	require.Equal(t, 5, strings.Count(out, "Passed"), out)
 	require.NotContains(t, out, "✗")
+	require.Equal(t, 6, strings.Count(out, "/operations/op_"), "the story and each row have a link")
+	require.Contains(t, out, "what the alert watches has risen")
+	require.Contains(t, out, "countersign drill --stay")
 	require.Regexp(t, `all \d+ checks passed`, out)
 }
