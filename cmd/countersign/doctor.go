@@ -228,7 +228,8 @@ func (d *doctor) checkLedger(ctx context.Context) {
 	case err != nil:
 		d.fail("ledger", "Start the version that wrote it, or restore a backup.", "%s", plain(err))
 	case found.JournalMode != "wal":
-		d.fail("ledger", "Start the gateway, which switches it back, and find out who changed it.", "%s is kept in journal mode %s: somebody else has opened it", path, found.JournalMode)
+		d.fail("ledger", "After a restore: countersign recover --restored (docs/audit.md). Else start the gateway, which switches it back, and find out who changed it.",
+			"%s is kept in journal mode %s: it is a backup that was put back, or somebody else has opened it", path, found.JournalMode)
 	case found.SchemaVersion < schemaVersion():
 		d.warn("ledger", "Make a backup, then start the gateway, or run countersign migrate.", "schema version %d; this program brings it to %d", found.SchemaVersion, schemaVersion())
 	default:
