@@ -47,17 +47,33 @@ func TestAdvice_KeyReused(t *testing.T) {
 		require.Contains(t, a.str("next", "text"), "another value there (case, payment_id).")
 	}
 
-	ask := func(path, order string) call {
-		return post(path, r.clerk, `{"args":{"order_id":"`+order+`"},"run":{"id":"r1","step":"1","call":"c1"}}`)
+	ask := func(path, order, call string) call {
+		return post(path, r.clerk, `{"args":{"order_id":"`+order+`"},"run":{"id":"r1","step":"1","call":"`+call+`"}}`)
 	}
-	own := func(order string) call {
-		return ask("/v1/tools/caller_hold/preview", order).with("Idempotency-Key", "mine")
+	own := func(order, call string) call {
+		return ask("/v1/tools/caller_hold/preview", order, call).with("Idempotency-Key", "mine")
 	}
-	r.want(r.spend("caller_hold", r.clerk, r.want(own("ord_1001"), 200, "").str("commit_token")), 200, "")
-	require.Contains(t, r.want(own("ord_1002"), 422, "idempotency_key_reused").str("next", "text"), "send another key.")
-	run := func(order string) call { return ask("/v1/tools/run_hold/preview", order) }
+	r.want(r.spend("caller_hold", r.clerk, r.want(own("ord_1001", "c1"), 200, "").str("commit_token")), 200, "")
+	require.Contains(t, r.want(own("ord_1002", "c2"), 422, "idempotency_key_reused").str("next", "text"), "send another key.")
+	run := func(order string) call { return ask("/v1/tools/run_hold/preview", order, "c3") }
 	r.want(r.spend("run_hold", r.clerk, r.want(run("ord_1003"), 200, "").str("commit_token")), 200, "")
 	require.Contains(t, r.want(run("ord_1004"), 422, "idempotency_key_reused").str("next", "text"), "another call there.")
+}
+
+// Another call at one place of a run is refused, and what stands there is shown.
+func TestAdvice_RunCallChanged(t *testing.T) {
+	r := newRig(t)
+	ask := func(tool, order string) call {
+		return post("/v1/tools/"+tool+"/preview", r.clerk, `{"args":{"order_id":"`+order+`"},"run":{"id":"r1","step":"1","call":"c1"}}`)
+	}
+	early := r.want(ask("hold_order", "ord_1002"), 200, "").str("commit_token")
+	first := r.want(r.spend("hold_order", r.clerk, r.want(ask("hold_order", "ord_1001"), 200, "").str("commit_token")), 200, "")
+	for _, c := range []call{ask("hold_order", "ord_1002"), ask("run_hold", "ord_1001"), r.spend("hold_order", r.clerk, early)} {
+		a := r.want(c, 422, "run_call_changed")
+		require.Equal(t, first.str("id"), a.str("operation", "id"))
+		require.Equal(t, exampleProblems(t)["run_call_changed"]["next"], a.at("next"))
+	}
+	require.Equal(t, first.str("id"), r.want(ask("hold_order", "ord_1001"), 200, "").str("operation", "id"), "the same is answered with the first result")
 }
 
 // An argument beside args is told where it belongs; what the tool does not know

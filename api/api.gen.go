@@ -1037,6 +1037,9 @@ type OperationSummary struct {
 
 	// Run Where a call stands within an agent's run. The agent's own words: they order its journal, and give the key of
 	// tools whose `key_source` is `run`. They give no rights.
+	//
+	// With all three named, the call stands for one intent: repeated with the arguments that it had it is answered with
+	// its first result, and with others it is refused with `run_call_changed`, unless it certainly had no effect.
 	Run Run `json:"run,omitempty,omitzero"`
 
 	// State - `awaiting_approval`: people must say yes first
@@ -1153,6 +1156,9 @@ type PreviewRequest struct {
 
 	// Run Where a call stands within an agent's run. The agent's own words: they order its journal, and give the key of
 	// tools whose `key_source` is `run`. They give no rights.
+	//
+	// With all three named, the call stands for one intent: repeated with the arguments that it had it is answered with
+	// its first result, and with others it is refused with `run_call_changed`, unless it certainly had no effect.
 	Run Run `json:"run,omitempty,omitzero"`
 }
 
@@ -1245,6 +1251,9 @@ type ResolveRequestOutcome string
 
 // Run Where a call stands within an agent's run. The agent's own words: they order its journal, and give the key of
 // tools whose `key_source` is `run`. They give no rights.
+//
+// With all three named, the call stands for one intent: repeated with the arguments that it had it is answered with
+// its first result, and with others it is refused with `run_call_changed`, unless it certainly had no effect.
 type Run struct {
 	Call RunWord `json:"call,omitempty,omitzero"`
 	ID   RunWord `json:"id"`

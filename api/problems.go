@@ -181,6 +181,10 @@ var problems = map[fault.Code]problem{
 		422, "The idempotency key was used for something else", NextActionFixArguments, 0,
 		"One key stands for one intent. If you meant the earlier call, use its first result. Another intent needs another key: from you or the run where the tool takes it from there, else from other values of the arguments that make it.",
 	},
+	fault.RunCallChanged: {
+		422, "Another call stands at that place of the run", NextActionFixArguments, 0,
+		"If you are replaying the run, send the call with the arguments that it had, and use its first result. Another intent needs another call of the run.",
+	},
 	fault.IdempotencyKeyNeeded: {
 		422, "An idempotency key is needed", NextActionFixArguments, 0,
 		"Send Idempotency-Key: one key for each intent, the same on every retry, never a random one made while retrying.",

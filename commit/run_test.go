@@ -3,6 +3,7 @@ package commit_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,6 +95,87 @@ func TestRun_ReplayWithOtherArguments(t *testing.T) {
 	res, err := r.previews.Preview(context.Background(), preview.Request{Agent: other, Tool: "book_trip", Args: args("ord_other"), Run: step(1)})
 	require.NoError(t, err)
 	require.NotEmpty(t, res.Token)
+}
+
+// TestRun_CallChanged: whatever a tool's key is made of, at one place of a run
+// stands one intent: other arguments, another tool and another key are refused, at
+// the preview and at the commit, while the first may have had an effect (R42, R57).
+func TestRun_CallChanged(t *testing.T) {
+	ctx := context.Background()
+	book, hold, own := tooltest.FakeTool("book_trip"), tooltest.FakeTool("hold_order"), tooltest.FakeTool("own_key", tooltest.KeyFrom(tools.KeyFromCaller))
+	r := newRig(t, book, hold, own)
+	ask := func(tool, order string, run *ledger.Run) (preview.Result, error) {
+		q := preview.Request{Agent: agent, Tool: tool, Args: args(order), Run: run}
+		if tool == "own_key" {
+			q.IdempotencyKey = order + "-of-mine"
+		}
+		return r.previews.Preview(ctx, q)
+	}
+	may := func(tool, order string, run *ledger.Run) preview.Result {
+		t.Helper()
+		res, err := ask(tool, order, run)
+		require.NoError(t, err)
+		return res
+	}
+	early := may("book_trip", "ord_2", step(1))
+	elsewhere := may("own_key", "ord_3", step(1))
+	first := r.mustCommit(agent, "book_trip", may("book_trip", "ord_1", step(1)).Token).Operation
+	require.NoError(t, r.executor.Drain(ctx))
+
+	for _, q := range [][2]string{{"book_trip", "ord_2"}, {"hold_order", "ord_1"}, {"own_key", "ord_1"}} {
+		_, err := ask(q[0], q[1], step(1))
+		require.Equal(t, first.ID, requireCode(t, err, fault.RunCallChanged).Operation, q)
+	}
+	_, err := r.commit(agent, "book_trip", early.Token)
+	require.Equal(t, first.ID, requireCode(t, err, fault.RunCallChanged).Operation)
+	_, err = r.commit(agent, "own_key", elsewhere.Token)
+	requireCode(t, err, fault.RunCallChanged)
+	require.Equal(t, first.ID, may("book_trip", "ord_1", step(1)).Operation.ID, "the same is answered with the first result")
+
+	// The next call, no place, another agent's place.
+	may("book_trip", "ord_2", step(2))
+	may("book_trip", "ord_2", &ledger.Run{ID: runID, Step: "1"})
+	_, err = r.previews.Preview(ctx, preview.Request{Agent: other, Tool: "book_trip", Args: args("ord_2"), Run: step(1)})
+	require.NoError(t, err)
+	require.Len(t, tooltest.FakeOf(book).Requests(), 1)
+
+	// What certainly had no effect frees its place.
+	tooltest.FakeOf(hold).Script(tooltest.Reject("no"))
+	failed := r.mustCommit(agent, "hold_order", may("hold_order", "ord_1", step(3)).Token).Operation
+	require.NoError(t, r.executor.Drain(ctx))
+	require.Equal(t, ledger.Failed, r.op(failed.ID).State)
+	may("book_trip", "ord_3", step(3))
+}
+
+// TestRun_CallChanged_Race: two commits at one place at once open one operation.
+func TestRun_CallChanged_Race(t *testing.T) {
+	book := tooltest.FakeTool("book_trip")
+	r := newRig(t, book)
+	for n := range 10 {
+		var tokens []string
+		for i := range 4 {
+			res, err := r.previews.Preview(context.Background(), preview.Request{Agent: agent, Tool: "book_trip", Args: args(fmt.Sprintf("ord_%d_%d", n, i)), Run: step(n + 1)})
+			require.NoError(t, err)
+			tokens = append(tokens, res.Token)
+		}
+		errs := make([]error, len(tokens))
+		var all sync.WaitGroup
+		for i, token := range tokens {
+			all.Go(func() { _, errs[i] = r.commit(agent, "book_trip", token) })
+		}
+		all.Wait()
+		opened := 0
+		for _, err := range errs {
+			if err == nil {
+				opened++
+				continue
+			}
+			requireCode(t, err, fault.RunCallChanged)
+		}
+		require.Equal(t, 1, opened)
+	}
+	require.NoError(t, r.executor.Drain(context.Background()))
+	require.Len(t, tooltest.FakeOf(book).Requests(), 10)
 }
 
 func TestRun_Needed(t *testing.T) {

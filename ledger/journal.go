@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"countersign/fault"
@@ -46,6 +47,31 @@ const (
 	// StaleAbsentOutside: the outside system was asked, and doesn't show it.
 	StaleAbsentOutside = "absent_outside"
 )
+
+// PlaceFree refuses a call at a place of a run (run, step and call) where another
+// call stands that may have an effect, has one, or had one: whoever replays a run
+// gets its first results, and never a second effect because its arguments changed
+// (R42, R57, R104). What is void frees the place.
+func (r Reader) PlaceFree(ctx context.Context, p Preview) error {
+	if !p.Run.Complete() || p.Parent != "" {
+		return nil
+	}
+	page, err := r.store.List(ctx, Filter{Tenant: p.Tenant, Agent: p.Agent, Place: p.Run, States: standing()})
+	if err != nil {
+		return readFault(err)
+	}
+	for _, op := range page.Operations {
+		if op.Tool != p.Tool || op.Key != p.Key {
+			return withOperation(fault.New(fault.RunCallChanged,
+				"In this run, step %s, call %s was %s and is %s. A call of a run stands for one intent: repeat it with the arguments that it had, or name a new call.",
+				cut(p.Run.Step, 64), cut(p.Run.Call, 64), op.Tool, op.State), op)
+		}
+	}
+	return nil
+}
+
+// standing lists the states that are not void.
+func standing() []State { return slices.DeleteFunc(slices.Clone(States), State.Void) }
 
 // Effects are the entries that had an effect, or may have one: what is live,
 // effective or unknown. Void ones changed nothing.

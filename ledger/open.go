@@ -199,6 +199,11 @@ func (l *Ledger) refusedOpen(ctx context.Context, p Preview, why Why) (Operation
 		return op, false, err
 	case RunClosed:
 		return Operation{}, false, RunIsClosed()
+	case PlaceTaken:
+		if err := l.PlaceFree(ctx, p); err != nil {
+			return Operation{}, false, err
+		}
+		return Operation{}, false, ErrMoved // it is free again
 	case PreviewGone, PreviewExpired:
 		return Operation{}, false, fault.New(fault.TokenExpired, "The commit token has expired; nothing was opened.")
 	default:

@@ -114,6 +114,10 @@ type Run struct {
 	Call string `json:"call,omitempty"`
 }
 
+// Complete reports that it names one call of a run: a place at which one intent
+// stands.
+func (r *Run) Complete() bool { return r != nil && r.ID != "" && r.Step != "" && r.Call != "" }
+
 // Requirement is the policy's verdict on one plan.
 type Requirement struct {
 	Outcome string         `json:"outcome"` // auto, approve, deny

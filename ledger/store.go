@@ -208,7 +208,9 @@ type NewOperation struct {
 	// GoalHead is the newest holder of the operation's goal that was evaluated,
 	// compared like Head; only where the operation has a goal.
 	GoalHead Head
-	// OpenRun refuses the write when the operation's run is closed.
+	// OpenRun refuses the write when the operation's run is closed, or when
+	// something that is not void stands under another tool or key at its place
+	// there (Run.Complete).
 	OpenRun bool
 	// Preview must exist and not be expired at the time of the write.
 	Preview string
@@ -281,7 +283,10 @@ type Filter struct {
 	Key    string
 	Agent  string
 	Run    string
-	Args   string // args digest
+	// Place selects what an agent (Agent is required) opened at one place of a run;
+	// undos are at none.
+	Place *Run
+	Args  string // args digest
 	OnList *bool
 	// Parent selects the undos of one operation, Undo all undos (true) or none
 	// (false).
@@ -327,6 +332,7 @@ const (
 	GoalMoved       Why = "goal_moved"       // another holder, or the holder moved
 	RunClosed       Why = "run_closed"       // the run takes nothing more
 	RunMoved        Why = "run_moved"        // the run grew or was closed since
+	PlaceTaken      Why = "place_taken"      // another call stands at that place of the run
 	CheckpointMoved Why = "checkpoint_moved" // another checkpoint was first
 	PreviewGone     Why = "preview_gone"     // never stored, or swept away
 	PreviewExpired  Why = "preview_expired"  // past its life at the write

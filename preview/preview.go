@@ -163,6 +163,9 @@ func (s *Service) Preview(ctx context.Context, r Request) (Result, error) {
 	if err := s.runOpen(ctx, r); err != nil {
 		return Result{}, err
 	}
+	if err := s.cfg.Ledger.PlaceFree(ctx, ledger.Preview{Tenant: agent.Tenant, Agent: agent.ID, Tool: t.Name, Key: key, Run: r.Run}); err != nil {
+		return Result{}, err
+	}
 	if err := s.quota(ctx, agent.Tenant, agent.ID); err != nil {
 		return Result{}, err
 	}

@@ -130,7 +130,20 @@ func matches(f ledger.Filter, op ledger.Operation) bool {
 		same(f.Run, run) && same(f.Args, op.ArgsDigest) && same(f.Parent, op.Parent) &&
 		(len(f.States) == 0 || slices.Contains(f.States, op.State)) &&
 		(f.OnList == nil || *f.OnList == op.OnList) && (f.Undo == nil || *f.Undo == (op.Parent != "")) &&
-		(f.Goal == nil || op.Goal != nil && *op.Goal == *f.Goal)
+		(f.Goal == nil || op.Goal != nil && *op.Goal == *f.Goal) && (f.Place == nil || atPlace(op, *f.Place))
+}
+
+// atPlace reports that an operation is at a place of a run.
+func atPlace(op ledger.Operation, place ledger.Run) bool {
+	return op.Parent == "" && op.Run.Complete() && *op.Run == place
+}
+
+// placeTaken reports that another call stands at an operation's place in its run.
+func (t *tx) placeTaken(op ledger.Operation) bool {
+	return op.Run.Complete() && op.Parent == "" && slices.ContainsFunc(t.order, func(r *row) bool {
+		o := r.op
+		return o.Tenant == op.Tenant && o.Agent.ID == op.Agent.ID && atPlace(o, *op.Run) && (o.Tool != op.Tool || o.Key != op.Key) && !o.State.Void()
+	})
 }
 
 // RunHead implements ledger.Store.

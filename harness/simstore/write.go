@@ -121,6 +121,9 @@ func (t *tx) mayOpen(n ledger.NewOperation, epoch int64) error {
 		if r := t.runs[frame(op.Tenant, op.Agent.ID, op.Run.ID)]; r != nil && r.head.Closed() {
 			return &ledger.Refused{Why: ledger.RunClosed}
 		}
+		if t.placeTaken(op) {
+			return &ledger.Refused{Why: ledger.PlaceTaken}
+		}
 	}
 	p, ok := t.previews[frame(op.Tenant, n.Preview)]
 	switch {

@@ -37,6 +37,7 @@ const (
 	byKey
 	byParent
 	byGoal
+	byPlace
 	byRun
 	byArgs
 	byOnList
@@ -64,6 +65,8 @@ func (q *listQuery) driver() filterBy {
 		return byParent
 	case q.Goal != nil:
 		return byGoal
+	case q.Place != nil:
+		return byPlace
 	case q.Run != "":
 		return byRun
 	case q.Args != "":
@@ -94,7 +97,7 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 			where = append(where, q.checked(column, value))
 		}
 	}
-	if drive == byKey || drive == byArgs || drive == byGoal { // their indexes don't begin with the tenant
+	if drive == byKey || drive == byArgs || drive == byGoal || drive == byPlace { // their indexes don't begin with the tenant
 		where = append(where, q.checked("tenant", q.Tenant))
 	} else {
 		where = append(where, "tenant = "+q.arg(q.Tenant))
@@ -117,6 +120,9 @@ func (q *listQuery) walk(drive filterBy, states []ledger.State) string {
 	}
 	if q.Goal != nil {
 		is(byGoal, "goal", ref(q.Tenant, q.Goal.Group, q.Goal.Value))
+	}
+	if q.Place != nil {
+		is(byPlace, "place", placeOf(q.Tenant, q.Agent, *q.Place))
 	}
 	if q.Args != "" {
 		is(byArgs, "args", ref(q.Tenant, q.Args))

@@ -159,13 +159,13 @@ func bear(t *tx, writeID string, n ledger.NewOperation, b birth) error {
 		run = op.Run.ID
 	}
 	row, err := one(t, column[int64], `INSERT INTO operations
-		(id, tenant, slot, tool, key, generation, agent, run, args, parent, goal,
+		(id, tenant, slot, tool, key, generation, agent, run, args, parent, goal, place,
 			version, state, on_list, asked, dispatch_at, lease_at, expire_at, doubt_at, doubt, first_unknown, doc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
 		RETURNING n`,
 		append([]any{
 			op.ID, op.Tenant, slotRef(op.Tenant, op.KeyDigest), op.Tool, op.Key, op.Generation,
-			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest), some(op.Parent != "", op.Parent), goalRef(op),
+			op.Agent.ID, run, ref(op.Tenant, op.ArgsDigest), some(op.Parent != "", op.Parent), goalRef(op), placeRef(op),
 		}, append(moving(op), b.doc)...)...)
 	if err != nil {
 		return err

@@ -108,6 +108,7 @@ func TestList_Plans(t *testing.T) {
 		{"parent and all else", ledger.Filter{Parent: "op", Undo: &yes, Run: "r", Agent: "a", Tool: "t", States: live, Args: "d", OnList: &yes, Goal: &tools.Goal{}}, "operations_parent", 1},
 		{"goal", ledger.Filter{Goal: &tools.Goal{}}, "operations_goal", 1},
 		{"goal and states", ledger.Filter{Goal: &tools.Goal{}, States: ledger.PossibleEffect()}, "operations_goal", 1},
+		{"place in a run", ledger.Filter{Agent: "a", Place: &ledger.Run{}, States: ledger.PossibleEffect()}, "operations_place", 1},
 		{"undos", ledger.Filter{Undo: &yes}, "operations_undo", 1},
 		{"undos of an agent", ledger.Filter{Undo: &yes, Agent: "a", Tool: "t", States: ended}, "operations_undo", 1},
 		{"undos in a run", ledger.Filter{Undo: &yes, Run: "r", Agent: "a"}, "operations_run", 1},

@@ -64,7 +64,20 @@ func runHead(q querier, tenant, agent, run string) (ledger.RunHead, error) {
 		`SELECT doc FROM runs WHERE tenant = $1 AND agent = $2 AND run = $3`, tenant, agent, run)
 }
 
-// checkRun refuses what would be opened in a closed run.
+// placeRef is the key of an operation's place in a run in the index, or NULL.
+func placeRef(op ledger.Operation) any {
+	if !op.Run.Complete() || op.Parent != "" {
+		return nil
+	}
+	return placeOf(op.Tenant, op.Agent.ID, *op.Run)
+}
+
+func placeOf(tenant, agent string, run ledger.Run) []byte {
+	return ref(tenant, agent, run.ID, run.Step, run.Call)
+}
+
+// checkRun refuses what would be opened in a closed run, or where another call
+// stands.
 func checkRun(t *tx, n ledger.NewOperation) error {
 	op := n.Operation
 	if !n.OpenRun || op.Run == nil {
@@ -74,8 +87,30 @@ func checkRun(t *tx, n ledger.NewOperation) error {
 	switch {
 	case isNotFound(err):
 		return nil
-	case err == nil && h.Closed():
+	case err != nil:
+		return err
+	case h.Closed():
 		return &ledger.Refused{Why: ledger.RunClosed}
+	}
+	return checkPlace(t, op)
+}
+
+func checkPlace(t *tx, op ledger.Operation) error {
+	place := placeRef(op)
+	if place == nil {
+		return nil
+	}
+	taken := false
+	err := t.each(func(rows *sql.Rows) error {
+		var tenant, tool, key, state string
+		if err := rows.Scan(&tenant, &tool, &key, &state); err != nil {
+			return err
+		}
+		taken = taken || tenant == op.Tenant && (tool != op.Tool || key != op.Key) && !ledger.State(state).Void()
+		return nil
+	}, `SELECT tenant, tool, key, state FROM operations WHERE place = $1`, place)
+	if err == nil && taken {
+		return &ledger.Refused{Why: ledger.PlaceTaken}
 	}
 	return err
 }

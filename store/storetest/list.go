@@ -31,6 +31,11 @@ var listCases = []testCase{
 			{"tool", func(f *ledger.Filter) { f.Tool = "tool_1" }, func(op ledger.Operation) bool { return op.Tool == "tool_1" }},
 			{"key", func(f *ledger.Filter) { f.Key = "key-2" }, func(op ledger.Operation) bool { return op.Key == "key-2" }},
 			{"agent", func(f *ledger.Filter) { f.Agent = "agent-1" }, func(op ledger.Operation) bool { return op.Agent.ID == "agent-1" }},
+			{"place in a run", func(f *ledger.Filter) {
+				f.Agent, f.Place = "agent-1", &ledger.Run{ID: "run-1", Step: "17", Call: "18"}
+			}, func(op ledger.Operation) bool {
+				return op.Parent == "" && op.Agent.ID == "agent-1" && op.Run != nil && op.Run.Step == "17"
+			}},
 			{"run", func(f *ledger.Filter) { f.Run = "run-1" }, func(op ledger.Operation) bool { return op.Run != nil && op.Run.ID == "run-1" }},
 			{"args", func(f *ledger.Filter) { f.Args = "args-1" }, func(op ledger.Operation) bool { return op.ArgsDigest == "args-1" }},
 			{"parent", func(f *ledger.Filter) { f.Parent = "op_parent-1" }, func(op ledger.Operation) bool { return op.Parent == "op_parent-1" }},
@@ -229,7 +234,7 @@ func (w *world) populate() []ledger.Operation {
 			p.Agent = fmt.Sprintf("agent-%d", i%2)
 			p.ArgsDigest = fmt.Sprintf("args-%d", i/4%3)
 			if i%4 != 3 {
-				p.Run = &ledger.Run{ID: fmt.Sprintf("run-%d", i%4)}
+				p.Run = &ledger.Run{ID: fmt.Sprintf("run-%d", i%4), Step: fmt.Sprint(i), Call: fmt.Sprint(i + 1)}
 			}
 			head, err := w.Store.Head(w.ctx, tenant, p.Tool, p.Key)
 			require.NoError(w, err)

@@ -152,6 +152,8 @@ func (m *model) open(t *rapid.T) {
 		want = string(ledger.GoalMoved)
 	case n.Operation.Run != nil && m.runs[n.Operation.Run.ID].Closed():
 		want = string(ledger.RunClosed)
+	case m.placeTaken(n.Operation):
+		want = string(ledger.PlaceTaken)
 	case !there:
 		want = string(ledger.PreviewGone)
 	case !now.Before(pv.ExpiresAt):
@@ -202,7 +204,7 @@ func (m *model) goalMoved(n *ledger.NewOperation) bool {
 // placed puts a new operation in a run, and gives it a goal, now and then.
 func (m *model) placed(t *rapid.T, n *ledger.NewOperation) {
 	if run := rapid.SampledFrom(append([]string{""}, modelRuns...)).Draw(t, "run"); run != "" {
-		n.Operation.Run, n.OpenRun = &ledger.Run{ID: run}, true
+		n.Operation.Run, n.OpenRun = &ledger.Run{ID: run, Step: "1", Call: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "call")}, true
 	}
 	if rapid.IntRange(0, 2).Draw(t, "goal") == 0 {
 		goal := theGoal
@@ -211,6 +213,13 @@ func (m *model) placed(t *rapid.T, n *ledger.NewOperation) {
 			n.GoalHead.Operation = rapid.SampledFrom(was).Draw(t, "holder")
 		}
 	}
+}
+
+// placeTaken: another call stands at its place in its run.
+func (m *model) placeTaken(op ledger.Operation) bool {
+	return op.Run.Complete() && slices.ContainsFunc(m.ops, func(o ledger.Operation) bool {
+		return o.Run != nil && o.Agent.ID == op.Agent.ID && *o.Run == *op.Run && (o.Tool != op.Tool || o.Key != op.Key) && !o.State.Void()
+	})
 }
 
 func (m *model) holder(goal tools.Goal) ledger.Operation {

@@ -13,7 +13,7 @@ import (
 func (w *world) inRun(tenant, agent, run string) ledger.Opening {
 	w.Helper()
 	p := w.preview(tenant, w.id("key_"), 1)
-	p.Agent, p.Run = agent, &ledger.Run{ID: run, Step: "1", Call: "2"}
+	p.Agent, p.Run = agent, &ledger.Run{ID: run, Step: "1", Call: w.id("call_")}
 	o := w.opening(w.put(p), ledger.Succeeded)
 	o.New[0].OpenRun = true
 	return o
@@ -107,6 +107,68 @@ var runCases = []testCase{
 		w.grow(acme, "agent-2", "r")
 		w.grow(acme, "agent-1", "another")
 		w.grow(other, "agent-1", "r")
+	}},
+	{"at one place of a run stands one intent", func(w *world) {
+		at := func(agent string, run ledger.Run, tool, key string, state ledger.State) ledger.Opening {
+			p := w.preview(acme, key, 1)
+			p.Agent, p.Run, p.Tool = agent, &run, tool
+			head, err := w.Store.Head(w.ctx, acme, tool, key)
+			require.NoError(w, err)
+			p.Generation = head.Operation.Generation + 1
+			o := w.opening(w.put(p), state)
+			o.New[0].OpenRun, o.New[0].Head = true, head
+			return o
+		}
+		place := ledger.Run{ID: "r", Step: "1", Call: "a"}
+		open := func(o ledger.Opening) ledger.Operation {
+			w.Helper()
+			require.NoError(w, w.Store.Open(w.ctx, o))
+			return o.New[0].Operation
+		}
+		there := func() (ids []string) {
+			for _, op := range w.listAll(ledger.Filter{Tenant: acme, Agent: "agent-1", Place: &place}) {
+				ids = append(ids, op.ID)
+			}
+			return ids
+		}
+		first := open(at("agent-1", place, "tool", "k1", ledger.Running))
+		for _, o := range []ledger.Opening{at("agent-1", place, "tool", "k2", ledger.Running), at("agent-1", place, "other_tool", "k1", ledger.Running)} {
+			w.untouched(func() { w.refused(ledger.PlaceTaken, w.Store.Open(w.ctx, o)) })
+		}
+		// Elsewhere, of somebody else, in a place that is not named whole, or without a look at the run.
+		open(at("agent-1", ledger.Run{ID: "r", Step: "1", Call: "b"}, "tool", "k3", ledger.Running))
+		open(at("agent-1", ledger.Run{ID: "r", Step: "1a", Call: ""}, "tool", "k4", ledger.Running))
+		open(at("agent-1", ledger.Run{ID: "r", Step: "1a", Call: ""}, "tool", "k5", ledger.Running))
+		open(at("agent-2", place, "tool", "k6", ledger.Running))
+		w.same([]string{first.ID}, there())
+		// The next generation of the key stands there with it.
+		first = w.apply(first, ledger.VerbFinish, to(ledger.Succeeded))
+		again := open(at("agent-1", place, "tool", "k1", ledger.Running))
+		w.same([]string{again.ID, first.ID}, there())
+		w.untouched(func() { w.refused(ledger.PlaceTaken, w.Store.Open(w.ctx, at("agent-1", place, "tool", "k7", ledger.Running))) })
+
+		// What had no effect frees it.
+		place.Call = "void"
+		void := w.apply(open(at("agent-1", place, "tool", "k8", ledger.Running)), ledger.VerbFinish, to(ledger.Failed))
+		next := open(at("agent-1", place, "tool", "k9", ledger.Running))
+		w.same([]string{next.ID, void.ID}, there())
+
+		// Undos are at none.
+		place.Call = "undone"
+		parent := open(at("agent-1", place, "tool", "k10", ledger.Succeeded))
+		require.NoError(w, w.Store.Open(w.ctx, w.undoing(parent)))
+		w.same([]string{parent.ID}, there())
+	}},
+	{"of two calls at one place one is opened", func(w *world) {
+		for range 20 {
+			call := w.id("call_")
+			errs := together(8, func(int) error {
+				o := w.inRun(acme, "agent-1", "r")
+				o.New[0].Operation.Run.Call = call
+				return w.Store.Open(w.ctx, o)
+			})
+			winnerOf(w, errs, ledger.PlaceTaken)
+		}
 	}},
 	{"an undo is opened in a closed run too", func(w *world) {
 		a, b := w.grow(acme, "agent-1", "r"), w.grow(acme, "agent-1", "r")

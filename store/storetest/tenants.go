@@ -91,6 +91,7 @@ var tenantCases = []testCase{
 			{Key: "key-1", Tool: "tool_1"},
 			{Agent: "agent-1"},
 			{Run: "run-1"},
+			{Agent: "agent-1", Place: &ledger.Run{ID: "run-1", Step: "17", Call: "18"}},
 			{Args: "args-1"},
 			{OnList: &yes},
 			{Parent: "op_parent-1"},
