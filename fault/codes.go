@@ -44,12 +44,12 @@ const (
 	ToolFrozen      Code = "tool_frozen"
 	// A goal that another operation holds, a run that takes nothing more, one
 	// that still has something live in it, a freeze over unknown outcomes.
-	GoalTaken    Code = "goal_taken"
+	GoalTaken Code = "goal_taken"
 	// RunCallChanged: another call stands at that place of the run.
 	RunCallChanged Code = "run_call_changed"
-	RunClosed    Code = "run_closed"
-	RunLive      Code = "run_live"
-	UnknownsOpen Code = "unknowns_open"
+	RunClosed      Code = "run_closed"
+	RunLive        Code = "run_live"
+	UnknownsOpen   Code = "unknowns_open"
 
 	// The request was read and its content is wrong (422).
 	SchemaViolation      Code = "schema_violation"

@@ -285,8 +285,8 @@ type Filter struct {
 	Run    string
 	// Place selects what an agent (Agent is required) opened at one place of a run;
 	// undos are at none.
-	Place *Run
-	Args  string // args digest
+	Place  *Run
+	Args   string // args digest
 	OnList *bool
 	// Parent selects the undos of one operation, Undo all undos (true) or none
 	// (false).

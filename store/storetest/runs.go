@@ -145,7 +145,9 @@ var runCases = []testCase{
 		first = w.apply(first, ledger.VerbFinish, to(ledger.Succeeded))
 		again := open(at("agent-1", place, "tool", "k1", ledger.Running))
 		w.same([]string{again.ID, first.ID}, there())
-		w.untouched(func() { w.refused(ledger.PlaceTaken, w.Store.Open(w.ctx, at("agent-1", place, "tool", "k7", ledger.Running))) })
+		w.untouched(func() {
+			w.refused(ledger.PlaceTaken, w.Store.Open(w.ctx, at("agent-1", place, "tool", "k7", ledger.Running)))
+		})
 
 		// What had no effect frees it.
 		place.Call = "void"
