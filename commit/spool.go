@@ -50,7 +50,7 @@ func OpenSpool(dir string, now func() time.Time) (*Spool, error) {
 		return nil, fmt.Errorf("the spool: %w", err)
 	}
 	for _, path := range halves {
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may just have been renamed
 			return nil, fmt.Errorf("the spool: %w", err)
 		}
 	}
