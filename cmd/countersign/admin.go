@@ -272,6 +272,7 @@ type status struct {
 	Tools   map[string]string `json:"tools"`
 	// Upstreams are the addresses that the tools are bound to.
 	Upstreams map[string]string `json:"upstreams"`
+	Anchors   []anchorState     `json:"anchors"`
 	URL       string            `json:"url"`
 	Now       time.Time         `json:"now"`
 }
@@ -283,7 +284,7 @@ func (g *gateway) status(*http.Request) (any, error) {
 	}
 	return status{
 		Version: version(), PID: os.Getpid(), Ledger: g.ledger.ID(), Schema: schemaVersion(),
-		Tools: g.registry.Versions(), Upstreams: upstreams, URL: g.cfg.publicURL(), Now: g.ledger.Now(),
+		Tools: g.registry.Versions(), Upstreams: upstreams, Anchors: g.anchorStates(), URL: g.cfg.publicURL(), Now: g.ledger.Now(),
 	}, nil
 }
 

@@ -23,8 +23,9 @@ func doctorCommand(p *program) *cobra.Command {
 		Short: "Look whether everything is as it should be",
 		Long: `Look whether everything is as it should be, with a gateway running or not: the
 configuration, the data folder and who may read it, who holds the ledger and
-whether it is durable, the clock, the signing keys, secrets, tools, upstreams (it
-connects and hangs up, and asks nothing), the public address, certificates, disk.
+whether it is durable, the anchors of a running gateway, the clock, the signing
+keys, secrets, tools, upstreams (it connects and hangs up, and asks nothing), the
+public address, certificates, disk.
 
 It changes nothing. Each line says ok, warn or FAIL, and what to do about it. Exit
 status 1 when a line says FAIL.`,
@@ -180,6 +181,7 @@ func (d *doctor) checkGateway(ctx context.Context) {
 		}
 		d.ok("ledger", "open in the gateway, schema version %d, checked at its start to be durable (write-ahead log, flush at each commit)", s.Schema)
 		d.checkPeople(ctx, running)
+		d.checkAnchors(s.Anchors)
 		return
 	}
 	d.ok("gateway", "none runs on this data folder")

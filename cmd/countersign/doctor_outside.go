@@ -155,6 +155,19 @@ func firstLine(err error) string {
 	return line
 }
 
+// checkAnchors looks how the anchors of the audit are, as the running gateway saw them
+// last. Without one, the start holds the ledger against them.
+func (d *doctor) checkAnchors(anchors []anchorState) {
+	for _, a := range anchors {
+		if a.Failing.IsZero() {
+			d.ok("anchor", "%s has everything up to checkpoint %d", a.Name, a.Anchored)
+			continue
+		}
+		d.fail("anchor", "Bring it back. Until then what is done since can be taken away unseen (docs/audit.md).",
+			"%s has failed since %s, behind checkpoint %d: %s", a.Name, when(a.Failing), a.Anchored, a.Error)
+	}
+}
+
 // checkUpstreams connects to each, within the guard, and hangs up.
 func (d *doctor) checkUpstreams(ctx context.Context) {
 	if len(d.cfg.Upstreams) == 0 {

@@ -160,15 +160,20 @@ func (g *gateway) sealNow(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, ledger.StoreFault(err)
 	}
-	out := sealed{Made: made, Checkpoint: audit.Mark{N: newest.N, Seq: newest.Seq, Hash: newest.Hash, At: newest.At}, Anchors: []anchorState{}}
+	return sealed{Made: made, Checkpoint: audit.Mark{N: newest.N, Seq: newest.Seq, Hash: newest.Hash, At: newest.At}, Anchors: g.anchorStates()}, nil
+}
+
+// anchorStates tells how far each anchor has come.
+func (g *gateway) anchorStates() []anchorState {
+	states := []anchorState{}
 	for _, a := range g.sealer.Anchors() {
 		s := anchorState{Name: a.Name, Anchored: a.Anchored, Failing: a.Failing}
 		if a.Err != nil {
 			s.Error = a.Err.Error()
 		}
-		out.Anchors = append(out.Anchors, s)
+		states = append(states, s)
 	}
-	return out, nil
+	return states
 }
 
 // exportWish is what an export is asked for.
