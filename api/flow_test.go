@@ -239,14 +239,37 @@ func TestFlow_FoundLater(t *testing.T) {
 	r.want(say(late), 409, "invalid_state") // there is no end to contradict
 	r.want(say(`{"outcome":"did_not_happen","reason":"Not in the log."}`), 200, "")
 	r.want(say(`{"outcome":"did_not_happen","contradict":true,"reason":"r"}`), 422, "decision_invalid")
-	r.want(say(`{"outcome":"happened","effect_id":"letter_1","reason":"r"}`), 409, "invalid_state")
+	door := r.want(say(`{"outcome":"happened","effect_id":"letter_1","reason":"r"}`), 409, "invalid_state")
+	require.Contains(t, door.str("detail"), "say that it contradicts")
+	require.Equal(t, id, door.str("operation", "id"))
+	again := r.want(say(`{"outcome":"did_not_happen","reason":"r"}`), 409, "invalid_state")
+	require.Contains(t, again.str("detail"), "is known already")
 	r.want(post("/v1/operations/"+id+"/resolve", r.clerk, late), 403, "not_allowed")
+	r.want(post("/v1/operations/"+id+"/ask", "", "").as(r.ann), 409, "invalid_state") // the tool can't be asked
 	o := r.want(say(late), 200, "")
 	require.Equal(t, "succeeded", o.str("state"))
 	require.Equal(t, "letter_1", o.str("effect_id"))
+	said := r.want(say(late), 200, "") // by whoever lost the answer
+	require.Equal(t, o.str("updated_at"), said.str("updated_at"))
+	back := r.want(say(`{"outcome":"did_not_happen","reason":"r"}`), 409, "invalid_state")
+	require.Contains(t, back.str("detail"), "never taken back")
 	stands := asList(r.want(get("/v1/freezes", "").as(r.ann), 200, "").doc["freezes"])
 	require.Len(t, stands, 1)
 	require.Equal(t, map[string]any{"tool": "send_letter"}, stands[0].(map[string]any)["scope"])
+}
+
+// What was never sent has no effect of its own, whatever was found.
+func TestFlow_FoundOfTheUnsent(t *testing.T) {
+	r := newRig(t)
+	id := r.refund("c-1", 100)
+	r.want(post("/v1/operations/"+id+"/cancel", r.clerk, `{}`), 200, "")
+	for _, more := range []string{"", `,"contradict":true`} {
+		no := r.want(post("/v1/operations/"+id+"/resolve", "", `{"outcome":"happened","effect_id":"re_1","reason":"r"`+more+`}`).as(r.ann), 409, "invalid_state")
+		require.Contains(t, no.str("detail"), "never sent")
+	}
+	no := r.want(post("/v1/operations/"+id+"/ask", "", "").as(r.ann), 409, "invalid_state")
+	require.Contains(t, no.str("detail"), "never sent")
+	require.Empty(t, r.want(get("/v1/freezes", "").as(r.ann), 200, "").doc["freezes"])
 }
 
 func TestFlow_Cancel(t *testing.T) {

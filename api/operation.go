@@ -156,6 +156,8 @@ func (s *Server) allowed(op ledger.Operation, who principal, said []ledger.Decis
 	}
 	if has(ledger.VerbResolve) {
 		can = append(can, AllowedActionResolve)
+	}
+	if has(ledger.VerbResolve) || has(ledger.VerbContradict) && op.State.Void() {
 		if t, ok := s.asDone(op); !ok || t.Consistency == tools.Strong || t.Consistency == tools.Eventual {
 			can = append(can, AllowedActionAsk)
 		}

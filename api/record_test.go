@@ -70,6 +70,32 @@ func TestAsk(t *testing.T) {
 	r.want(post(ofOperation(letter, "ask"), "", "").as(r.ann), 409, "invalid_state")
 }
 
+// What a person was wrong about is found by a question: who may put it is told so,
+// and the find reopens the operation and freezes its tool (I9).
+func TestAsk_ContradictsAnEnd(t *testing.T) {
+	r := newRig(t)
+	id := r.doubtfulHold("ord_1001")
+	r.want(post(ofOperation(id, "resolve"), "", `{"outcome":"did_not_happen","reason":"Not in the list."}`).as(r.ann), 200, "")
+	ended := r.want(get("/v1/operations/"+id, "").as(r.ann), 200, "")
+	require.Equal(t, "failed", ended.str("state"))
+	require.Equal(t, []any{"ask"}, ended.at("allowed_actions"))
+	require.Equal(t, []any{}, r.want(get("/v1/operations/"+id, r.clerk), 200, "").at("allowed_actions"))
+	r.want(post(ofOperation(id, "ask"), r.clerk, ""), 403, "not_allowed")
+
+	r.outside.breakReads(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	r.clock.Add(time.Minute)
+	require.Equal(t, "failed", r.want(post(ofOperation(id, "ask"), "", "").as(r.ann), 200, "").str("state"))
+	r.outside.breakReads(nil)
+	r.clock.Add(time.Minute)
+	found := r.want(post(ofOperation(id, "ask"), "", "").as(r.ann), 200, "")
+	require.Equal(t, "succeeded", found.str("state"))
+	require.NotEmpty(t, found.str("effect_id"))
+	stands := asList(r.want(get("/v1/freezes", "").as(r.ann), 200, "").doc["freezes"])
+	require.Len(t, stands, 1)
+	require.Equal(t, map[string]any{"tool": "hold_order"}, stands[0].(map[string]any)["scope"])
+	require.Equal(t, 1, r.shop.RequestCount(), "nothing was sent again")
+}
+
 // An answer that can't be written down is told as what it is, and does not count.
 func TestAsk_WritesFail(t *testing.T) {
 	for _, trouble := range []struct {
