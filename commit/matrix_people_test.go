@@ -12,6 +12,7 @@ import (
 	"countersign/fault"
 	"countersign/identity"
 	"countersign/ledger"
+	"countersign/preview"
 	"countersign/tools"
 	"countersign/tools/tooltest"
 )
@@ -117,4 +118,24 @@ func TestMatrix_Row34_DescriptorChanged(t *testing.T) {
 	require.Equal(t, "tool_withdrawn", r.op(withdrawn.ID).Reason.Code)
 	require.Len(t, tooltest.FakeOf(first).Requests(), 1)
 	require.Empty(t, tooltest.FakeOf(second).Requests())
+}
+
+// TestMatrix_Row46_WaitingIsBounded: as many operations of one agent wait for people
+// as may; what needs nobody, and what another agent asks, is not held up. A decision
+// makes room.
+func TestMatrix_Row46_WaitingIsBounded(t *testing.T) {
+	r := newRig(t, refund(), tooltest.FakeTool("hold_order"))
+	r.previews = preview.New(preview.Config{Ledger: r.ledger, Store: r.db, Registry: r.registry, Signer: r.signer, Waiting: 2})
+	ask := func(a identity.Agent, payment string) error {
+		_, err := r.previews.Preview(t.Context(), preview.Request{Agent: a, Tool: "refund_payment", Args: args(payment, "amount", 100)})
+		return err
+	}
+	first := r.do(agent, "refund_payment", args("pay_1", "amount", 100)).Operation
+	r.do(agent, "refund_payment", args("pay_2", "amount", 100))
+	require.Positive(t, requireCode(t, ask(agent, "pay_3"), fault.QuotaExhausted).RetryAfter)
+	require.NoError(t, ask(other, "pay_3"))
+	require.Equal(t, ledger.Succeeded, r.do(agent, "hold_order", args("ord_1")).Operation.State)
+	require.NoError(t, ask(agent, "pay_1"), "what stands is answered")
+	r.approve(carl, first)
+	require.NoError(t, ask(agent, "pay_3"))
 }

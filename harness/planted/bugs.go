@@ -106,7 +106,7 @@ func room(pkg, test string) finder {
 }
 
 // bugs are all of them.
-var bugs = joined(bugsLedger, bugsEvidence, bugsGuardRow, bugsCommit, bugsUndo, bugsReconcile, bugsPeople, bugsStore, bugsTokens, bugsTools, bugsAudit)
+var bugs = joined(bugsLedger, bugsEvidence, bugsGuardRow, bugsCommit, bugsUndo, bugsReconcile, bugsPeople, bugsStore, bugsTokens, bugsTools, bugsAudit, bugsMatrix)
 
 func joined(lists ...[]bug) (all []bug) {
 	for _, list := range lists {
