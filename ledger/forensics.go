@@ -147,11 +147,12 @@ func (f forensics) twoPlans() Hypothesis {
 	for _, o := range f.others {
 		rel := f.relate(o)
 		switch {
-		case rel == unrelated || rel == sameCall:
+		case rel == unrelated:
 			continue
+		case rel == sameCall:
+			h.say("%s asked for the same too, as the very same tool call, which is no second plan.", o.ID)
 		case o.State.Void():
 			h.say("%s asked for the same%s; it is %s and had no effect.", o.ID, called(o), o.State)
-			continue
 		case rel == wanted:
 			h.raise(HypothesisSupported, "%s and this operation are one asked for again on purpose (again_of), which people had to agree to; %s is %s%s.", o.ID, o.ID, o.State, effectOf(o))
 		case rel == otherCall:

@@ -115,7 +115,7 @@ func TestForensics(t *testing.T) {
 		},
 		"one call under two keys": {
 			op: suspect(nil), evidence: happened, others: []ledger.Operation{equal(nil)}, want: [4]ledger.HypothesisVerdict{excluded, excluded, supported, open},
-			says: []string{"op_2 is the same tool call (run r, step 1, call c1) under another key, k2; it is succeeded with the effect e2"},
+			says: []string{"op_2 is the same tool call (run r, step 1, call c1) under another key, k2; it is succeeded with the effect e2", "which is no second plan"},
 		},
 		"one call under two keys, refused": {
 			op: suspect(nil), evidence: happened, others: []ledger.Operation{equal(func(o *ledger.Operation) { o.State = ledger.Failed })},
