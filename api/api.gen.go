@@ -1686,7 +1686,7 @@ type ServerInterface interface {
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(w http.ResponseWriter, r *http.Request, id OperationID, params GetOperationParams)
-	// AskOperation Ask the outside system again about an unknown operation
+	// AskOperation Ask the outside system again about an operation
 	// (POST /v1/operations/{id}/ask)
 	AskOperation(w http.ResponseWriter, r *http.Request, id OperationID)
 	// CancelOperation Take back an operation that was not sent
@@ -1812,7 +1812,7 @@ func (_ Unimplemented) GetOperation(w http.ResponseWriter, r *http.Request, id O
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AskOperation Ask the outside system again about an unknown operation
+// AskOperation Ask the outside system again about an operation
 // (POST /v1/operations/{id}/ask)
 func (_ Unimplemented) AskOperation(w http.ResponseWriter, r *http.Request, id OperationID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -4039,7 +4039,7 @@ type StrictServerInterface interface {
 	// GetOperation Read one operation, or wait for it
 	// (GET /v1/operations/{id})
 	GetOperation(ctx context.Context, request GetOperationRequestObject) (GetOperationResponseObject, error)
-	// AskOperation Ask the outside system again about an unknown operation
+	// AskOperation Ask the outside system again about an operation
 	// (POST /v1/operations/{id}/ask)
 	AskOperation(ctx context.Context, request AskOperationRequestObject) (AskOperationResponseObject, error)
 	// CancelOperation Take back an operation that was not sent

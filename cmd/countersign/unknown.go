@@ -145,8 +145,11 @@ func unknownAskCommand(p *program) *cobra.Command {
 the operation; every other answer is kept as evidence and moves nothing. Nothing is
 sent again. A gateway must run.
 
+It may be asked likewise about one that was sent and ended without effect: an effect
+that is found reopens it and freezes the tool.
+
 The exit status is that of countersign commit: 0 when it happened, 5 when it is
-still unknown.`,
+still unknown, 6 when it is still without effect.`,
 		Example: "  countersign unknown ask op_06f3k2m8q1v7x9z4c5b6n7m8q9",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
