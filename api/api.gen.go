@@ -299,7 +299,7 @@ type Actor struct {
 type ActorKind string
 
 // AllowedAction `undo` may be asked for; its preview says whether the outside system still allows it. `ask` looks an unknown
-// outcome up now. The others are named like their routes.
+// outcome up now, or one that is believed to be without effect. The others are named like their routes.
 type AllowedAction string
 
 // Approval An operation that people are or were asked about.

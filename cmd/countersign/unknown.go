@@ -171,12 +171,13 @@ func unknownResolveCommand(p *program) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "resolve OPERATION (--happened EFFECT | --did-not-happen) --reason TEXT --as NAME",
-		Short: "State what became of an unknown operation",
+		Short: "State what became of an operation",
 		Long: `State what a person found out. It is kept as evidence, with their name and reason.
 --happened names the outside system's own id of the effect. After --did-not-happen
 the same may be asked for again: be certain.
-With --contradict it is said of an operation that has ended, when its effect, or
-another one, was found after all. It is reopened, and its tool frozen.`,
+With --contradict it is said of an operation that was sent and has ended, when its
+effect, or another one, was found after all. What had no effect is reopened and has
+it; its tool is frozen.`,
 		Example: `  countersign unknown resolve op_06f3k2m8q1v7x9z4c5b6n7m8q9 --happened letter_12 \
     --reason "the print shop lists it" --as mara
   countersign unknown resolve op_06f3k2m8q1v7x9z4c5b6n7m8q9 --happened letter_12 \
