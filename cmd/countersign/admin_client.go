@@ -44,6 +44,9 @@ func openAdmin(ctx context.Context, cfg Config, env environment) (*admin, error)
 		if !inUse(err) || wait == adminTries {
 			return nil, errors.New(plain(err))
 		}
+		if wait == adminTries/10 {
+			env.log.Warn("the ledger is in use by another process; waiting until that is done")
+		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -54,7 +57,7 @@ func openAdmin(ctx context.Context, cfg Config, env environment) (*admin, error)
 
 // How often, and after which pauses, a ledger that is in use is tried again.
 const (
-	adminTries = 30
+	adminTries = 150
 	adminPause = 100 * time.Millisecond
 )
 

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"countersign/tools/tooltest"
 )
 
 // binary builds the program once for all tests of this package. It always lies
@@ -142,10 +144,9 @@ func (p *process) ready(url string) {
 // freePort finds a port that is free now.
 func freePort(t *testing.T) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := tooltest.FreePort()
 	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 // command runs the program to its end and gives its standard output.

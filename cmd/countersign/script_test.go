@@ -27,6 +27,7 @@ import (
 	"countersign/approvals"
 	"countersign/examples/shop"
 	"countersign/store/sqlstore"
+	"countersign/tools/tooltest"
 )
 
 // The scripts run the real program, each command in a process of its own, in
@@ -254,10 +255,9 @@ func scriptReadenv(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func scriptFreeport(ts *testscript.TestScript, _ bool, args []string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := tooltest.FreePort()
 	ts.Check(err)
-	defer ln.Close()
-	ts.Setenv(args[0], strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
+	ts.Setenv(args[0], strconv.Itoa(port))
 }
 
 func scriptReadjson(ts *testscript.TestScript, _ bool, args []string) {

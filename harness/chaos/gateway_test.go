@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"countersign/tools/tooltest"
 )
 
 // binary builds the program with its crash points, once.
@@ -97,7 +97,9 @@ func newGateway(t *testing.T, o *outside) *gateway {
 		t.Skip("builds and kills the real program")
 	}
 	g := &gateway{t: t, dir: t.TempDir(), out: &lockedBuffer{}}
-	address := quietAddress(t)
+	port, err := tooltest.FreePort()
+	require.NoError(t, err)
+	address := fmt.Sprint("127.0.0.1:", port)
 	g.url = "http://" + address
 	host := strings.TrimPrefix(o.server.URL, "http://")
 	lookup := "lookup:\n  get: /effects\n  query: {reference: \"${key.upstream}\"}\n  answers: [200]\n  found: \"body.items.map(e, e.id)\"\n  consistency: strong\n  max_in_flight: 1s\n"
@@ -132,22 +134,6 @@ func (g *gateway) command(args ...string) []byte {
 	out, err := cmd.Output()
 	require.NoError(g.t, err, "%v\n%s", args, stderr.String())
 	return out
-}
-
-// quietAddress is a free one below the ports that systems give to connections: who
-// dials one of those while nobody listens there may be connected to itself, and
-// the gateway then finds its port taken.
-func quietAddress(t *testing.T) string {
-	t.Helper()
-	for range 200 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10240+rand.IntN(20000))
-		if ln, err := net.Listen("tcp", address); err == nil {
-			require.NoError(t, ln.Close())
-			return address
-		}
-	}
-	require.Fail(t, "no free port")
-	return ""
 }
 
 // launch starts it. env are crash points.
