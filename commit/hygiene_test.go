@@ -39,11 +39,11 @@ func TestHygiene_EverNewKeys(t *testing.T) {
 	require.Equal(t, "/idempotency_key", first.Preview.Plan.Warnings[0].Pointer)
 	require.Contains(t, first.Preview.Plan.Warnings[0].Text, "tool call")
 	r.mustCommit(agent, "hold_order", first.Token)
-	second := r.previewKey("hold_order", "call_7hTz4nQwE22kLs", step(1))
+	second := r.previewKey("hold_order", "call_7hTz4nQwE22kLs", step(2))
 	require.Equal(t, []string{"key_hygiene", "possible_duplicate"}, codes(second))
 	require.False(t, second.Preview.Requirement.Asks(), "it is said, no more")
 	require.Equal(t, ledger.Succeeded, r.mustCommit(agent, "hold_order", second.Token).Operation.State)
-	require.Empty(t, codes(r.previewKey("hold_order", "hold/ord_9", step(2)))[1:], "a good key has no warning of its own")
+	require.Empty(t, codes(r.previewKey("hold_order", "hold/ord_9", step(3)))[1:], "a good key has no warning of its own")
 }
 
 func TestHygiene_OfRunKeys(t *testing.T) {
