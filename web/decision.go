@@ -36,6 +36,8 @@ type actionsView struct {
 	Checks []check
 
 	Cancel, Reopen, Resolve, Undo bool
+	// Late: an effect that was found too late can be told. Effective: one is known.
+	Late, Effective bool
 	// Ask: the outside system can be asked what became of it. CantAsk: it can't.
 	Ask, CantAsk bool
 	Irreversible bool
@@ -46,7 +48,7 @@ type actionsView struct {
 
 // Any reports whether there is anything to press or to be told.
 func (a actionsView) Any() bool {
-	return a.Decide || a.WhyNot != "" || a.Cancel || a.Reopen || a.Resolve || a.Undo
+	return a.Decide || a.WhyNot != "" || a.Cancel || a.Reopen || a.Resolve || a.Undo || a.Late
 }
 
 // check is one box that must be ticked.
@@ -55,7 +57,7 @@ type check struct{ Name, Text string }
 // typedForm is what a form said before it was refused, to be shown again. Boxes
 // are not ticked for anybody.
 type typedForm struct {
-	Form     string // approve, reject, cancel, reopen, resolve, ask, undo
+	Form     string // approve, reject, cancel, reopen, resolve, contradict, ask, undo
 	Reason   string
 	Happened string
 	EffectID string
@@ -71,6 +73,7 @@ func actions(c approvals.Card, me identity.Operator, v *operationPage) actionsVi
 		Cancel:  slices.Contains(c.Verbs, ledger.VerbCancel),
 		Resolve: slices.Contains(c.Verbs, ledger.VerbResolve),
 		Reopen:  slices.Contains(c.Verbs, ledger.VerbReopen) && !op.Reopened && op.Agent.Owner != me.ID,
+		Late:    len(op.Attempts) > 0 && op.State.Final(), Effective: op.State.Effective(),
 	}
 	switch {
 	case op.State != ledger.AwaitingApproval:
@@ -87,7 +90,7 @@ func actions(c approvals.Card, me identity.Operator, v *operationPage) actionsVi
 // markOf names the forms: the digest of what is asked, and which forms there are.
 func markOf(a actionsView, c approvals.Card) string {
 	digest := strings.TrimPrefix(c.ShownDigest, "sha256:")
-	return fmt.Sprintf("%.12s-%t%t%t%t%t", digest, a.Decide, a.Cancel, a.Reopen, a.Resolve, a.Ask)
+	return fmt.Sprintf("%.12s-%t%t%t%t%t%t", digest, a.Decide, a.Cancel, a.Reopen, a.Resolve, a.Late, a.Ask)
 }
 
 // checks are the second step of an approval: for what can't be taken back, and
@@ -218,6 +221,19 @@ func (p *Pages) resolve(w http.ResponseWriter, r *http.Request) {
 	p.backToOperation(w, r, id, "resolve", err, typed)
 }
 
+// contradict takes what was found too late: an effect of what ended without one, or
+// a second one.
+func (p *Pages) contradict(w http.ResponseWriter, r *http.Request) {
+	id := chi.URLParam(r, "id")
+	if err := readForm(r); err != nil {
+		p.problem(w, r, err)
+		return
+	}
+	typed := typedForm{Form: "contradict", Reason: r.PostForm.Get("reason"), EffectID: r.PostForm.Get("effect_id")}
+	_, err := p.cfg.Approvals.Contradict(r.Context(), person(r.Context()), id, ledger.Statement{Happened: true, EffectID: trimmed(r, "effect_id"), Reason: trimmed(r, "reason")})
+	p.backToOperation(w, r, id, "contradict", err, typed)
+}
+
 // neededReason reads a reason that the record needs.
 func neededReason(r *http.Request) (string, error) {
 	reason := trimmed(r, "reason")
@@ -246,6 +262,8 @@ func (p *Pages) doneNotice(done string, c approvals.Card, evidence []ledger.Evid
 		return &notice{Text: "It may be asked again. This operation stays rejected; the agent previews anew, and people are asked again."}
 	case done == "resolve" && stated(op, evidence, me):
 		return statedNotice(op)
+	case done == "contradict" && stated(op, evidence, me):
+		return &notice{Text: "Your finding is recorded. Unless that effect was known already, the tool is frozen now: look at why before you lift it.", Unknown: true}
 	case done == "ask":
 		return askedNotice(op, evidence, p.now())
 	}

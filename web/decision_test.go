@@ -368,3 +368,48 @@ func TestDuplicates_EachOnItsOwn(t *testing.T) {
 	require.Equal(t, ledger.AwaitingApproval, r.op(two.ID).State)
 	require.Len(t, tooltest.FakeOf(tool).Requests(), 1)
 }
+
+// What was found too late: the operation is re-opened and settled by it, and its
+// tool is frozen; of what took effect a second effect can be told.
+func TestContradict(t *testing.T) {
+	tool := tooltest.FakeTool("send_gift", tooltest.WithApproval(tooltest.Auto()))
+	tooltest.FakeOf(tool).Script(tooltest.LoseReply())
+	r := newRig(t, tool)
+	op := r.ask(r.agent, "send_gift", args("order_id", "ord_9"))
+	mara := r.as("mara", "support")
+	late := at(op.ID) + "/contradict"
+	require.False(t, mara.get(at(op.ID)).hasForm(t, late, ""), "while it is in doubt, the doubt is settled")
+	require.Equal(t, 409, mara.post(late, "effect_id", "gift_1", "reason", "Seen.").Status)
+	mara.post(at(op.ID)+"/resolve", "happened", "no", "reason", "Nobody saw it.")
+	require.Equal(t, ledger.Failed, r.op(op.ID).State)
+
+	p := mara.get(at(op.ID))
+	require.Contains(t, p.Body, "It happened after all…")
+	f := p.form(t, late, "")
+	require.ElementsMatch(t, []string{"effect_id", "reason"}, f.required)
+	for name, wrong := range map[string][]string{
+		"no effect":    {"reason", "Seen."},
+		"blank effect": {"effect_id", "  ", "reason", "Seen."},
+		"no reason":    {"effect_id", "gift_1"},
+		"long effect":  {"effect_id", strings.Repeat("x", 257), "reason", "Seen."},
+		"long reason":  {"effect_id", "gift_1", "reason", strings.Repeat("x", 2001)},
+		"hostile":      {"effect_id", `"><script>alert(1)</script>`},
+	} {
+		got := mara.post(late, wrong...)
+		require.Equal(t, 422, got.Status, name)
+		require.NotEmpty(t, got.notice(t), name)
+		require.NotContains(t, got.Body, "<script>alert", name)
+		require.Equal(t, ledger.Failed, r.op(op.ID).State, name)
+	}
+	after := mara.follow(mara.send(f, "effect_id", "gift_1", "reason", "It stands in the shop."))
+	require.Contains(t, after.notice(t), "the tool is frozen now")
+	require.Equal(t, ledger.Succeeded, r.op(op.ID).State)
+	require.Equal(t, "gift_1", r.op(op.ID).EffectID)
+	require.Contains(t, mara.get("/freezes").Body, "send_gift")
+
+	require.Contains(t, after.Body, "Another effect of it was found…")
+	mara.follow(mara.send(after.form(t, late, ""), "effect_id", "gift_2", "reason", "And another."))
+	tally, err := r.ledger.Tally(context.Background(), tenant)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tally.Duplicates)
+}

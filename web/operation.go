@@ -227,9 +227,9 @@ func (p *Pages) operationView(r *http.Request, id string) (*operationPage, error
 		return nil, err
 	}
 	v.Actions = actions(card, me, v)
-	if v.Actions.Resolve {
+	if v.Actions.Resolve || v.Actions.Late && op.State.Void() {
 		_, may := p.askable(ctx, op)
-		v.Actions.Ask, v.Actions.CantAsk = may && p.cfg.Ask != nil, !may
+		v.Actions.Ask, v.Actions.CantAsk = may && p.cfg.Ask != nil, v.Actions.Resolve && !may
 		v.Actions.Mark = markOf(v.Actions, card)
 	}
 	v.Actions.Undo = p.cfg.Previews != nil && ledger.Undoable(op) == nil && spec != nil && spec.UndoTool != ""

@@ -258,6 +258,7 @@ func (s *stage) runs(t *testing.T) {
 	s.askIn(s.agent, "change_address", args("case", "4731", "address_id", "adr_2005", "street", "Linden Square 3", "city", "Leipzig", "postcode", "04109", "country", "DE"), run("2"))
 	undone := s.askIn(s.agent, "hold_order", args("order_id", "ord_1008"), &ledger.Run{ID: "mistake-7", Step: "1", Call: "c"})
 	s.page("operation-can-be-undone", "mara", "/operations/"+hold.ID, http.StatusOK)
+	s.page("operation-found-late-refused", "mara", "/operations/"+hold.ID+"/contradict", http.StatusUnprocessableEntity, "effect_id", "", "reason", "A second hold stands in the shop.")
 	s.page("undo", "mara", "/operations/"+hold.ID+"/undo", http.StatusOK, "x", "")
 	s.takeBack(t, undone.ID)
 	s.add("operation-undone", "mara", undone.ID)

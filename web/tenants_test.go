@@ -34,6 +34,7 @@ func TestTenants_SeeTheirOwn(t *testing.T) {
 	for _, form := range []string{"/ask", "/resolve", "/undo"} {
 		require.Equal(t, http.StatusNotFound, eve.post(at(op.ID)+form, "happened", "no", "reason", "Because.").Status, form)
 	}
+	require.Equal(t, http.StatusNotFound, eve.post(at(op.ID)+"/contradict", "effect_id", "e_1", "reason", "Because.").Status)
 	for _, list := range []string{"/unknown", "/undos", "/operations", "/freezes"} {
 		got := eve.get(list)
 		require.Equal(t, http.StatusOK, got.Status, list)

@@ -179,6 +179,7 @@ func (p *Pages) Mount(r chi.Router) {
 				r.Post("/operations/{id}/reopen", p.reopen)
 				r.Post("/operations/{id}/cancel", p.cancel)
 				r.Post("/operations/{id}/resolve", p.resolve)
+				r.Post("/operations/{id}/contradict", p.contradict)
 				r.Post("/operations/{id}/ask", p.ask)
 				r.Post("/operations/{id}/undo", p.planUndo)
 				r.Post("/operations/{id}/undo/commit", p.undo)
