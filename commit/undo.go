@@ -172,6 +172,11 @@ func (s *Service) evaluateUndo(ctx context.Context, guardRow ledger.Guard, who p
 	if err := ledger.Undoable(parent); err != nil {
 		return ledger.OpenRequest{}, nil, err
 	}
+	// What was shown was read on that version. The generation does not tell: a preview
+	// that was slow between the parent and the key has the next one all the same.
+	if parent.Version != p.ParentVersion {
+		return ledger.OpenRequest{}, nil, fault.New(fault.PreviewStale, "The operation has moved since its undo was previewed. Nothing was opened; preview it again.")
+	}
 	t, ok := s.cfg.Registry.Get(p.Tool)
 	if !ok || t.Version != p.ToolVersion {
 		return ledger.OpenRequest{}, nil, fault.New(fault.ToolChanged, "The tool %s, which takes it back, was changed or withdrawn since the preview; preview again.", p.Tool)

@@ -2,6 +2,7 @@ package commit_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -284,6 +285,42 @@ func TestUndo_TokensDoNotMix(t *testing.T) {
 	requireCode(t, err, fault.ArgsMismatch)
 	require.Equal(t, 2, r.count())
 	require.Equal(t, ledger.Succeeded, r.op(one.ID).State)
+}
+
+// TestUndo_ShownOnAnOlderParent: a preview slept between reading the operation and
+// the key of its undo. Another undo came and went meanwhile, so that the slow one has
+// the next generation; what it shows was read before all the same.
+func TestUndo_ShownOnAnOlderParent(t *testing.T) {
+	hold, release := undoable()
+	r := newRig(t, hold, release)
+	store := &slowHead{}
+	r.between = func(s ledger.Store) ledger.Store { store.Store = s; return store }
+	r.restart()
+	parent := r.do(agent, "hold_order", args("ord_1")).Operation
+	tooltest.FakeOf(release).Script(tooltest.Reject("not now"))
+	store.before = func() { require.Equal(t, ledger.Failed, r.undo(asOperator(ann), parent.ID).Operation.State) }
+	p, err := r.previewUndo(asAgent(agent), parent.ID)
+	require.NoError(t, err)
+	require.Equal(t, 2, p.Preview.Generation)
+	_, err = r.commitUndo(asAgent(agent), parent.ID, p.Token)
+	requireCode(t, err, fault.PreviewStale)
+	require.Equal(t, ledger.Succeeded, r.op(parent.ID).State)
+	require.Len(t, tooltest.FakeOf(release).Requests(), 1)
+}
+
+// slowHead is a store in which something happens before the head of an undo's key is
+// read, once.
+type slowHead struct {
+	ledger.Store
+	before func()
+}
+
+func (s *slowHead) Head(ctx context.Context, tenant, tool, key string) (ledger.Head, error) {
+	if do := s.before; do != nil && strings.HasPrefix(key, "undo:") {
+		s.before = nil
+		do()
+	}
+	return s.Store.Head(ctx, tenant, tool, key)
 }
 
 // TestUndo_StalePreview: what the preview of the undo was read from, or the

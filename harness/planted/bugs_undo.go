@@ -27,6 +27,14 @@ var bugsUndo = []bug{
 		edit: edit{"preview/preview.go", `if len(key) >= 5 && key[:5] == "undo:" {`, ``},
 	},
 	{
+		Name: "undo_of_a_parent_that_moved", Rule: "I15: an undo takes back what it was shown on", By: room("commit", "^TestUndo_ShownOnAnOlderParent"),
+		edit: edit{"commit/undo.go", `if parent.Version != p.ParentVersion {`, ``},
+	},
+	{
+		Name: "call_changed_in_its_run", Rule: "R42, R57: at one place of a run stands one intent", By: room("commit", "^TestRun_CallChanged$"),
+		edit: edit{"ledger/journal.go", `if op.Tool != p.Tool || op.Key != p.Key {`, ``},
+	},
+	{
 		Name: "previewed_in_a_closed_run", Rule: "design 8: a closed run takes nothing more", By: room("commit", "^TestRun_|^TestRunUndo_"),
 		edit: edit{"preview/preview.go", `if err == nil && head.Closed() {`, ``},
 	},
