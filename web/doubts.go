@@ -95,7 +95,9 @@ func (d doubtsQuery) members(more ...string) []string {
 }
 
 // lists reads the doubts of both kinds, the oldest first; those that are not asked
-// for stay empty.
+// for stay empty. A doubt goes from the gateway to people, so the gateway's are read
+// first: one that goes meanwhile is in both lists, never in none, and counts as a
+// person's.
 func (p *Pages) lists(ctx context.Context, tenant string, d doubtsQuery) (person, gateway ledger.Page, err error) {
 	read := func(onList bool) (ledger.Page, error) {
 		return p.cfg.Ledger.List(ctx, ledger.Filter{
@@ -103,12 +105,15 @@ func (p *Pages) lists(ctx context.Context, tenant string, d doubtsQuery) (person
 		})
 	}
 	var err1, err2 error
-	if d.who != "gateway" {
-		person, err1 = read(true)
-	}
 	if d.who != "person" {
-		gateway, err2 = read(false)
+		gateway, err1 = read(false)
 	}
+	if d.who != "gateway" {
+		person, err2 = read(true)
+	}
+	gateway.Operations = slices.DeleteFunc(gateway.Operations, func(op ledger.Operation) bool {
+		return slices.ContainsFunc(person.Operations, func(o ledger.Operation) bool { return o.ID == op.ID })
+	})
 	return person, gateway, errors.Join(err1, err2)
 }
 

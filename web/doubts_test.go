@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -87,6 +88,47 @@ func TestUnknown_Rows(t *testing.T) {
 	require.Contains(t, gone.Body, "Every outcome is known")
 	require.NotContains(t, gone.Body, "<script>")
 	require.Equal(t, http.StatusSeeOther, r.browser().get("/unknown").Status, "nobody looks without signing in")
+}
+
+// A doubt that goes to people while the page reads both lists stands on the page,
+// once.
+func TestUnknown_HandedOverMeanwhile(t *testing.T) {
+	r := newRig(t, lost("post_card", tooltest.LoseReply()))
+	r.endReconciling()
+	mara := r.as("mara", "support")
+	op := r.unknown("post_card", args("order_id", "ord_1"))
+	require.False(t, op.OnList)
+	store := &betweenLists{Store: r.db, then: func() {
+		_, err := r.ledger.HandOver(context.Background(), tenant, op.ID, "it can't be asked")
+		require.NoError(t, err)
+	}}
+	r.pages.Close()
+	r.server.Close()
+	r.serve(func(c *web.Config) {
+		var err error
+		c.Ledger, err = ledger.Open(context.Background(), ledger.Config{Store: store, Now: r.clock.Now})
+		require.NoError(t, err)
+	})
+	doubts := mara.get("/unknown").doubts(t)
+	require.Nil(t, store.then, "it was handed over between the two")
+	require.Len(t, doubts["h-person"], 1)
+	require.Empty(t, doubts["h-gateway"])
+}
+
+// betweenLists is a store in which something happens after the first list of doubts
+// is read.
+type betweenLists struct {
+	ledger.Store
+	then func()
+}
+
+func (s *betweenLists) List(ctx context.Context, f ledger.Filter) (ledger.Page, error) {
+	page, err := s.Store.List(ctx, f)
+	if do := s.then; do != nil && f.OnList != nil {
+		s.then = nil
+		do()
+	}
+	return page, err
 }
 
 // A statement from the list settles the doubt and leads back; one that says too

@@ -83,7 +83,7 @@ func TestBrowser_SetUpApproveWatch(t *testing.T) {
 	require.Contains(t, b.text("#live > .note"), "it is done")
 	require.Contains(t, b.text(".facts"), "gift_77")
 	require.Len(t, tooltest.FakeOf(tool).Effects(), 1)
-	require.Equal(t, "null", b.eval(`String(document.querySelector(".actions"))`), "nothing is left to press")
+	require.Equal(t, "null", b.eval(`String(document.querySelector(".actions .approve"))`), "nothing is left to decide")
 	require.Equal(t, "computed again in this browser: it is the same", b.eval(`document.getElementById("args-checked").textContent`))
 	b.quiet()
 }
