@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -104,16 +103,7 @@ func TestFreezes_Meanwhile(t *testing.T) {
 }
 
 func TestFreezes_WritesFail(t *testing.T) {
-	for _, trouble := range []struct {
-		err    error
-		lost   bool
-		status int
-		code   string
-	}{
-		{err: ledger.ErrDiskFull, status: 507, code: "disk_full"},
-		{err: errors.New("gone"), status: 503, code: "store_unavailable"},
-		{lost: true, status: 503, code: "outcome_unclear"},
-	} {
+	for _, trouble := range writeTroubles {
 		t.Run(trouble.code, func(t *testing.T) {
 			r := newRig(t)
 			r.want(r.freezes(`{"scope":{"tenant":true},"level":"new","reason":"r"}`), 200, "")

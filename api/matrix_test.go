@@ -197,19 +197,23 @@ func TestDoors_StoreAway(t *testing.T) {
 	r.want(get("/readyz", ""), 200, "")
 }
 
+// writeTroubles are the ways in which a write is not made, or its answer is lost, and
+// how each is told.
+var writeTroubles = []struct {
+	err    error
+	lost   bool
+	status int
+	code   string
+}{
+	{err: ledger.ErrDiskFull, status: 507, code: "disk_full"},
+	{err: errors.New("gone"), status: 503, code: "store_unavailable"},
+	{lost: true, status: 503, code: "outcome_unclear"},
+}
+
 // A write that can't be made, or whose answer is lost, is told on every route
 // that writes.
 func TestDoors_WritesFail(t *testing.T) {
-	for _, trouble := range []struct {
-		err    error
-		lost   bool
-		status int
-		code   string
-	}{
-		{err: ledger.ErrDiskFull, status: 507, code: "disk_full"},
-		{err: errors.New("gone"), status: 503, code: "store_unavailable"},
-		{lost: true, status: 503, code: "outcome_unclear"},
-	} {
+	for _, trouble := range writeTroubles {
 		t.Run(trouble.code, func(t *testing.T) {
 			r := newRig(t)
 			waiting := r.refund("c-1", 100)

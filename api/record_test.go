@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 	"countersign/audit"
 	"countersign/examples/shop"
 	"countersign/identity"
-	"countersign/ledger"
 	"countersign/tokens"
 	"countersign/tools"
 )
@@ -98,16 +96,7 @@ func TestAsk_ContradictsAnEnd(t *testing.T) {
 
 // An answer that can't be written down is told as what it is, and does not count.
 func TestAsk_WritesFail(t *testing.T) {
-	for _, trouble := range []struct {
-		err    error
-		lost   bool
-		status int
-		code   string
-	}{
-		{err: ledger.ErrDiskFull, status: 507, code: "disk_full"},
-		{err: errors.New("gone"), status: 503, code: "store_unavailable"},
-		{lost: true, status: 503, code: "outcome_unclear"},
-	} {
+	for _, trouble := range writeTroubles {
 		t.Run(trouble.code, func(t *testing.T) {
 			r := newRig(t)
 			id := r.doubtfulHold("ord_1001")

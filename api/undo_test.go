@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -258,16 +257,7 @@ func TestUndo_Token(t *testing.T) {
 }
 
 func TestUndo_WritesFail(t *testing.T) {
-	for _, trouble := range []struct {
-		err    error
-		lost   bool
-		status int
-		code   string
-	}{
-		{err: ledger.ErrDiskFull, status: 507, code: "disk_full"},
-		{err: errors.New("gone"), status: 503, code: "store_unavailable"},
-		{lost: true, status: 503, code: "outcome_unclear"},
-	} {
+	for _, trouble := range writeTroubles {
 		t.Run(trouble.code, func(t *testing.T) {
 			r := newRig(t)
 			id, _ := r.held("ord_1001", "run-1")
